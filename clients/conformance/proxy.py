@@ -15,6 +15,7 @@ class Proxy:
     `rules`: each applies to requests whose line begins with "match", so many "times" (without: always), after "skip" of them. "do" is one of
       cut_before   the request never reaches the server          cut_after   it does, its answer is lost
       cut_within   half of the answer's body comes                delay       "ms" go by before the answer
+      cut_while    the connection is cut after "ms", while the server works on the request
       repeat       the request reaches the server twice          answer      "status", "headers", "body" without the server
     """
 
@@ -85,6 +86,12 @@ class Proxy:
         finally:
             connection.close()
 
+    def _forward_quietly(self, handler, body):
+        try:
+            self._forward(handler, body)
+        except (OSError, http.client.HTTPException):
+            pass  # the client has gone
+
     def _cut(self, handler):
         handler.close_connection = True
         try:
@@ -103,6 +110,10 @@ class Proxy:
             headers = [(name, email.utils.formatdate(now + value["in_s"], usegmt=True) if isinstance(value, dict) else str(value))
                        for name, value in rule.get("headers", {}).items()]
             return self._answer(handler, rule["status"], [*headers, ("Date", email.utils.formatdate(now, usegmt=True))], rule.get("body", "{}").encode())
+        if do == "cut_while":
+            threading.Thread(target=self._forward_quietly, args=(handler, body), daemon=True).start()
+            time.sleep(rule["ms"] / 1000)
+            return self._cut(handler)
         if do == "delay":
             time.sleep(rule["ms"] / 1000)
         try:

@@ -168,6 +168,7 @@ class Play:
         if isinstance(request.get("items"), dict):
             item, count = request["items"]["item"], request["items"]["count"]
             request["items"] = [json.loads(json.dumps(item).replace("{n}", str(n))) for n in range(count)]
+        request = json.loads(json.dumps(request), object_hook=lambda one: {"base64": base64.b64encode(b"x" * one["bytes"]).decode()} if "bytes" in one else one)
         began = time.monotonic()
         answer = self.adapter.ask(request)
         took = (time.monotonic() - began) * 1000
@@ -184,6 +185,9 @@ class Play:
         found = answer["ok"]
         if "expect" in step and (fault := fits(step["expect"], found, "answer")):
             raise Failed(fault)
+        for name in step.get("expect_set", ()):
+            if not found["job"].get(name):
+                raise Failed(f"the job has no {name}, it is {found['job']}")
         if "expect_count" in step and len(found["ids"]) != step["expect_count"]:
             raise Failed(f"{len(found['ids'])} ids")
         if "expect_ids" in step and [one.get("id") for one in found] != [step["expect_ids"].replace("{n}", str(n)) for n in range(len(request["items"]))]:
@@ -208,6 +212,14 @@ class Play:
     def _proxy(self, rules, _):
         self.proxy.set(rules)
 
+    def _log(self, text, step):
+        """Checks the standard error of the adapter."""
+        limit = time.monotonic() + step.get("seconds", 0)
+        while (text in pathlib.Path(self.log.name).read_text(encoding="utf-8")) != step.get("is_there", True):
+            if time.monotonic() > limit:
+                raise Failed(f"the log {'lacks' if step.get('is_there', True) else 'has'} it")
+            time.sleep(0.05)
+
     def _open(self, options, _):
         self._do({"op": "open", "url": self.proxy.url, **options}, {})
 
@@ -227,6 +239,16 @@ class Play:
         else:
             self.server.start(port=self.port)
             self.away_ms = max(self.away_ms, round((time.monotonic() - self.killed_at) * 1000))
+
+    def _meanwhile(self, steps, _):
+        """Does the steps while those that follow run."""
+
+        def do():
+            for step in steps:
+                kind = next(iter(step))
+                getattr(self, f"_{kind}")(step[kind], step)
+
+        threading.Thread(target=do, daemon=True).start()
 
     def _client(self):
         return Client(self.server.port)

@@ -9,6 +9,7 @@ import threading
 import time
 
 import tarry
+import tarry.aio
 from tarry.errors import Reject, Retry, TarryError
 
 LOCK = threading.Lock()
@@ -31,13 +32,21 @@ def problem(fault):
 def push_options(request):
     body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
     options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "meta", "content_type") if name in request}
-    return {"body": body, "delay": seconds(request, "delay_ms"), "at": seconds(request, "at_ms"), "ttl": seconds(request, "ttl_ms"), **options}
+    return {"body": body, "delay": seconds(request, "delay_ms"), "at": seconds(request, "at_ms"), "ttl": seconds(request, "ttl_ms"), "keep_finished": seconds(request, "keep_finished_ms"), **options}
+
+
+def result_of(step):
+    """The result that a request or a step of a handler describes, and its content type."""
+    given = step.get("result") or {}
+    return base64.b64decode(given["base64"]) if "base64" in given else given.get("text", given.get("json")), given.get("content_type")
 
 
 def job(found):
     return {"topic": found.topic, "id": found.id, "lease": found.lease, "attempt": found.attempt, "delivery": found.delivery,
             "body_base64": base64.b64encode(found.body).decode(), "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
-            "cancel_requested": found.cancel_requested}
+            "cancel_requested": found.cancel_requested, "state": found.state, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
+            "finished_at_ms": found.finished_at and found.finished_at.timestamp() * 1000, "duration_ms": found.duration and found.duration.total_seconds() * 1000,
+            "result_base64": None if found.result is None else base64.b64encode(found.result).decode(), "result_type": found.result_type}
 
 
 def results(found):
@@ -46,12 +55,13 @@ def results(found):
 
 class Adapter:
     def __init__(self, is_async):
-        self.is_async, self.client, self.workers = is_async, None, {}
+        self.is_async, self.client, self.workers, self.taken = is_async, None, {}, {}
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def open(self, request):
         self.client = tarry.Client(request["url"], token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
+        self.aio = tarry.aio.AsyncClient(request["url"], token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
         return {}
 
     def push(self, request):
@@ -85,19 +95,41 @@ class Adapter:
 
     def take(self, request):
         found = self.client.take(*request["topics"], max=request["max"], wait=request["wait_ms"] / 1000, lease=seconds(request, "lease_ms"), consumer=request.get("consumer"))
+        self.taken |= {one.lease: one for one in found}
         return {"jobs": [job(one) for one in found]}
 
+    def given(self, request):
+        """The leases as they are, or the jobs: a single one, a list, or several."""
+        jobs = [self.taken[lease] for lease in request["leases"]] if "as" in request else request["leases"]
+        return [jobs] if request.get("as") == "list" else jobs
+
     def ack(self, request):
-        return results(self.client.ack(*request["leases"]))
+        result, content_type = result_of(request)
+        return results(self.client.ack(*self.given(request), result=result, content_type=content_type))
 
     def nack(self, request):
-        return results(self.client.nack(*request["leases"], delay=seconds(request, "delay_ms"), error=request.get("error", ""), final=request.get("final", False)))
+        result, content_type = result_of(request)
+        return results(self.client.nack(*self.given(request), delay=seconds(request, "delay_ms"), error=request.get("error", ""), final=request.get("final", False),
+                                        result=result, content_type=content_type))
 
     def extend(self, request):
-        return results(self.client.extend(*request["leases"], lease=seconds(request, "lease_ms")))
+        return results(self.client.extend(*self.given(request), lease=seconds(request, "lease_ms"), progress=request.get("progress", "")))
 
     def give_back(self, request):
-        return results(self.client.give_back(*request["leases"]))
+        return results(self.client.give_back(*self.given(request)))
+
+    def push_and_wait(self, request):
+        call = self.call(tarry.aio.AsyncClient.push_and_wait, self.client.push_and_wait)
+        return {"job": job(call(**push_options(request), wait=request["wait_ms"] / 1000))}
+
+    def wait(self, request):
+        call = self.call(tarry.aio.AsyncClient.wait, self.client.wait)
+        return {"jobs": [job(one) for one in call(*[(request["topic"], id) for id in request["ids"]], any=request.get("any", False), timeout=request["timeout_ms"] / 1000)]}
+
+    def call(self, asynchronous, otherwise):
+        if not self.is_async:
+            return otherwise
+        return lambda *arguments, **options: asyncio.run_coroutine_threadsafe(asynchronous(self.aio, *arguments, **options), self.loop).result()
 
     def again(self, request):
         text = request.get("text")
@@ -122,14 +154,18 @@ class Adapter:
     # ---- workers ----
 
     def worker(self, request):
-        name, plan = request["name"], request["handler"]
+        name = request["name"]
 
         def step_of(taken):
+            plan = request["handlers"][taken.topic] if "handlers" in request else request["handler"]
             return plan["by_attempt"][min(taken.attempt, len(plan["by_attempt"])) - 1] if "by_attempt" in plan else plan
 
         def begin(taken):
             show({"event": "began", "worker": name, "id": taken.id, "attempt": taken.attempt, "delivery": taken.delivery})
-            return step_of(taken)
+            step = step_of(taken)
+            if "progress" in step:
+                show({"event": "reported", "worker": name, "id": taken.id, "done": taken.report_progress(step["progress"])})
+            return step
 
         def end(step):
             if step["do"] == "fail":
@@ -137,7 +173,8 @@ class Adapter:
             if step["do"] == "retry":
                 raise Retry(step["after_ms"] / 1000, step["error"])
             if step["do"] == "reject":
-                raise Reject(step["error"])
+                raise Reject(step["error"], result=result_of(step)[0])
+            return result_of(step)[0]
 
         def notified(taken):
             show({"event": "notified", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
@@ -148,8 +185,8 @@ class Adapter:
             step = begin(taken)
             if taken.lost.wait(step.get("sleep_ms", 0) / 1000):
                 notified(taken)
-                return
-            end(step)
+                return None
+            return end(step)
 
         async def handle_async(taken):
             step = begin(taken)
@@ -157,13 +194,15 @@ class Adapter:
                 await asyncio.sleep(step.get("sleep_ms", 0) / 1000)
             except asyncio.CancelledError:
                 notified(taken)
-                return
-            end(step)
+                return None
+            return end(step)
 
         def done(taken, outcome, _):
             show({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
 
-        worker = tarry.Worker(self.client, request["topics"], handle_async if self.is_async else handle, concurrency=request["concurrency"],
+        handler = handle_async if self.is_async else handle
+        topics = [dict.fromkeys(request["handlers"], handler)] if "handlers" in request else [request["topics"], handler]
+        worker = tarry.Worker(self.client, *topics, log=request.get("log", True), concurrency=request["concurrency"],
                               lease=request["lease_ms"] / 1000, consumer=request.get("consumer"), on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
         self.workers[name] = worker
         if self.is_async:

@@ -7,7 +7,7 @@ import concurrent.futures
 import functools
 from typing import Any, AsyncIterator, Callable, Iterable, Mapping, ParamSpec, TypeVar
 
-from .client import Client, Jobs, Outcomes, Pushes
+from .client import Client, Jobs, Lease, Leases, Named, Outcomes, Pushes
 from .job import Job, Pushed, Scheduled
 from .transport import Cut
 
@@ -37,6 +37,13 @@ class AsyncClient:
 
     async def push(self, topic: str, body: Any = b"", **options: Any) -> Pushed:
         return await self._call(self.sync.push, topic, body, **options)
+
+    async def push_and_wait(self, topic: str, body: Any = b"", **options: Any) -> Job:
+        return await self._call(self.sync.push_and_wait, topic, body, **options)
+
+    async def wait(self, *jobs: Named | Iterable[Named], **options: Any) -> Jobs:
+        """Each wait holds one of the client's connections."""
+        return await self._call(self.sync.wait, *jobs, **options)
 
     async def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         return await self._call(self.sync.push_many, items)
@@ -76,17 +83,17 @@ class AsyncClient:
             cut.cut()
             raise
 
-    async def ack(self, *leases: str) -> Outcomes:
-        return await self._call(self.sync.ack, *leases)
+    async def ack(self, *jobs: Leases, **options: Any) -> Outcomes:
+        return await self._call(self.sync.ack, *jobs, **options)
 
-    async def nack(self, *leases: str, **options: Any) -> Outcomes:
-        return await self._call(self.sync.nack, *leases, **options)
+    async def nack(self, *jobs: Leases, **options: Any) -> Outcomes:
+        return await self._call(self.sync.nack, *jobs, **options)
 
-    async def extend(self, *leases: str, **options: Any) -> Outcomes:
-        return await self._call(self.sync.extend, *leases, **options)
+    async def extend(self, *jobs: Leases, **options: Any) -> Outcomes:
+        return await self._call(self.sync.extend, *jobs, **options)
 
-    async def give_back(self, *leases: str) -> Outcomes:
-        return await self._call(self.sync.give_back, *leases)
+    async def give_back(self, *jobs: Leases) -> Outcomes:
+        return await self._call(self.sync.give_back, *jobs)
 
-    async def again(self, lease: str, body: Any = None, **options: Any) -> bool:
-        return await self._call(self.sync.again, lease, body, **options)
+    async def again(self, job: Lease, body: Any = None, **options: Any) -> bool:
+        return await self._call(self.sync.again, job, body, **options)

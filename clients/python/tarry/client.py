@@ -11,9 +11,9 @@ import random
 import ssl
 import time
 import urllib.parse
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Union
 
-from .errors import LeaseEnded, NotFound, TarryError, Unavailable, error_of
+from .errors import Conflict, LeaseEnded, NotFound, TarryError, Unavailable, error_of
 from .job import Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, time_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
 
@@ -23,8 +23,14 @@ Jobs = list[Job]
 Items = list[dict[str, Any]]
 Tries = list[int]
 
+Lease = Union[str, Job]
+Leases = Union[Lease, Iterable[Lease]]
+Named = Union[Job, Pushed, tuple[str, str]]
+
 BATCH = 1000
 LEASES = 1000
+PROGRESS = 256
+RESULTS_BYTES = 4 << 20  # of a request that acks; the server takes 16 MiB
 
 
 def _token(token: str | None) -> str | None:
@@ -91,6 +97,7 @@ class Client:
         on_conflict: str | None = None,
         once: str | None = None,
         once_for: Duration | None = None,
+        keep_finished: Duration | None = None,
         callback: str | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
@@ -100,12 +107,39 @@ class Client:
         """
         Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. `once`: if a push to the topic had the same text within
         `once_for` (5 minutes), nothing changes and the result is "existed", even if its job has ended; the server then generates a missing id.
+        `keep_finished`: how long the server keeps the job and its result after its end, in place of the setting of the topic.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given)])
         if isinstance(result, TarryError):
             raise result
         return result
+
+    def push_and_wait(self, topic: str, body: Any = b"", *, wait: Duration = 30.0, **options: Any) -> Job:
+        """
+        Pushes a job and waits for its end, up to 4 minutes. Returns the job with its outcome and result, or as it is after `wait`. `options`: those of push(). If the answer is
+        lost, the call is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
+        """
+        given = {"topic": topic, "body": body, **options}
+        item = _item(given)
+        id, data, kind, meta = item.pop("id", None) or new_id(), body_of(body, options.get("content_type")), item.pop("content_type"), item.pop("meta", {})
+        query: Query = [(name, str(value)) for name, value in item.items() if name not in ("topic", "body_base64")]
+        headers = {_META.get(name, f"Tarry-Meta-{name}"): value.encode().decode("latin-1") for name, value in meta.items()}
+        tries: Tries = []
+        try:
+            answer = self._long(wait, "PUT", _path(topic, "jobs", id), [*query, ("wait", milliseconds(wait))], body=data[0], headers={"Content-Type": kind, **headers}, tries=tries)
+        except Conflict as fault:
+            if not tries or fault.code != "leased":
+                raise
+            return self.wait((topic, id), timeout=wait)[0]  # an earlier try has pushed it, and a worker holds it
+        if "attempt" in answer:
+            return job_of(answer)
+        return self.get(topic, id) or Job(topic=topic, id=id, state="unknown")  # it existed, and has ended
+
+    def _long(self, wait: Duration, *what: Any, **how: Any) -> dict[str, object]:
+        """A call that the server answers after `wait` at the latest."""
+        seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
+        return self.transport.call(*what, **how, timeout=seconds + self.transport.timeout, retry_for=seconds + self.transport.retry_for)
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         """Pushes many jobs; each item has the arguments of push(). A refused job has an error in its place and does not affect the others."""
@@ -192,6 +226,18 @@ class Client:
                 return
             cursor = found
 
+    def wait(self, *jobs: Named | Iterable[Named], any: bool = False, timeout: Duration = 30.0) -> Jobs:
+        """
+        Waits until all jobs have ended, or with `any` until one has, up to 4 minutes and 1,000 jobs. Returns each job as it is then, in the given order. The state is
+        "finished" or "dead" if it has ended, and "unknown" if there is no such job: a job that finished before the call is only found if its topic keeps finished jobs.
+        """
+        names = [(one.topic, one.id) if isinstance(one, (Job, Pushed)) else one for one in _flat(jobs, (Job, Pushed, tuple))]
+        spec = {"jobs": [{"topic": topic, "id": id} for topic, id in names], "for": "any" if any else "all", "wait": milliseconds(timeout)}
+        answer = self._long(timeout, "POST", "/v1/wait", [("body", "base64")], body=json.dumps(spec).encode(), headers={"Content-Type": "application/json"})
+        found = answer.get("jobs")
+        by_name = {(job.topic, job.id): job for job in (job_of(one) for one in found)} if isinstance(found, list) else {}
+        return [by_name.get((topic, id)) or Job(topic=topic, id=id, state="unknown") for topic, id in names]
+
     # ---- schedules ----
 
     def schedule(
@@ -255,27 +301,41 @@ class Client:
         jobs = answer.get("jobs")
         return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
 
-    def ack(self, *leases: str) -> Outcomes:
-        """Acks leases; None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts."""
-        return self._answers("ack", [{"lease": lease} for lease in leases])
+    def ack(self, *jobs: Leases, result: Any = None, content_type: str | None = None) -> Outcomes:
+        """
+        Acks jobs, or their leases; None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts. `result`, of one job: bytes, text,
+        or what becomes JSON. A result that is too big is Refused, and the job stays leased.
+        """
+        return self._answers("ack", _items(jobs, {**_result(result, content_type)}))
 
-    def nack(self, *leases: str, delay: Duration | None = None, error: str = "", final: bool = False) -> Outcomes:
+    def nack(
+        self,
+        *jobs: Leases,
+        delay: Duration | None = None,
+        error: str = "",
+        final: bool = False,
+        result: Any = None,
+        content_type: str | None = None,
+    ) -> Outcomes:
+        """Reports that jobs failed. `result`, of one job, with `final`: sent to those that wait for the job."""
         options: dict[str, Any] = {"delay": milliseconds(delay)} if delay is not None else {}
         options |= {"error": cut_text(error)} if error else {}
         options |= {"final": True} if final else {}
-        return self._answers("nack", [{"lease": lease, **options} for lease in leases])
+        return self._answers("nack", _items(jobs, options | _result(result, content_type)))
 
-    def extend(self, *leases: str, lease: Duration | None = None) -> Outcomes:
+    def extend(self, *jobs: Leases, lease: Duration | None = None, progress: str = "") -> Outcomes:
+        """Makes the leases end later. `progress`, up to 256 bytes of text, is shown with the job."""
         options = {"lease_for": milliseconds(lease)} if lease is not None else {}
-        return self._answers("extend", [{"lease": one, **options} for one in leases])
+        options |= {"progress": cut_text(progress, PROGRESS)} if progress else {}
+        return self._answers("extend", _items(jobs, options))
 
-    def give_back(self, *leases: str) -> Outcomes:
+    def give_back(self, *jobs: Leases) -> Outcomes:
         """Returns jobs unprocessed: they are ready again immediately, and the attempt does not count."""
-        return self._answers("return", [{"lease": lease} for lease in leases])
+        return self._answers("return", _items(jobs, {}))
 
     def again(
         self,
-        lease: str,
+        job: Lease,
         body: Any = None,
         *,
         delay: Duration | None = None,
@@ -285,7 +345,7 @@ class Client:
     ) -> bool:
         """Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it has ended."""
         options = {"delay": None if delay is None else milliseconds(delay), "at": None if at is None else moment(at), "priority": None if priority is None else str(priority)}
-        query: Query = [("lease", lease), *((name, value) for name, value in options.items() if value is not None)]
+        query: Query = [("lease", _lease(job)), *((name, value) for name, value in options.items() if value is not None)]
         data, kind = body_of(body, content_type) if body is not None else (b"", None)
         tries: Tries = []
         try:
@@ -298,9 +358,9 @@ class Client:
 
     def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], on_result: Callable[[int, Mapping[str, Any]], object] | None = None, **how: Any) -> Outcomes:
         out: Outcomes = []
-        for start in range(0, len(items), LEASES):
+        for batch in _batches(items):
             tries: Tries = []
-            body = json.dumps({"leases": items[start : start + LEASES]}).encode()
+            body = json.dumps({"leases": batch}).encode()
             answer = self.transport.call("POST", f"/v1/{verb}", body=body, headers={"Content-Type": "application/json"}, tries=tries, **how)
             for result in _results(answer):
                 if on_result is not None:
@@ -308,6 +368,42 @@ class Client:
                 counts = result.get("result") in ("ok", "cancelled") or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
                 out.append(None if counts else error_of(0, result))
         return out
+
+
+def _lease(job: Lease) -> str:
+    return job.lease if isinstance(job, Job) else job
+
+
+def _flat(given: Iterable[Any], one: type | tuple[type, ...]) -> list[Any]:
+    """The values that were given one by one, in lists, or both."""
+    return [value for some in given for value in ([some] if isinstance(some, one) else some)]
+
+
+def _items(jobs: Iterable[Leases], options: Mapping[str, Any]) -> Items:
+    items = [{"lease": _lease(job), **options} for job in _flat(jobs, (str, Job))]
+    if "result_base64" in options and len(items) != 1:
+        raise TypeError("a result belongs to one job, so ack the others in another call")
+    return items
+
+
+def _result(result: Any, content_type: str | None = None) -> dict[str, Any]:
+    """The members of an answer with this result."""
+    if result is None:
+        return {}
+    data, kind = body_of(result, content_type)
+    return {"result_base64": base64.b64encode(data).decode(), "result_type": kind}
+
+
+def _batches(items: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    start = size = 0
+    for at, item in enumerate(items):
+        more = len(item.get("result_base64", ""))
+        if at - start == LEASES or (at > start and size + more > RESULTS_BYTES):
+            yield items[start:at]
+            start, size = at, 0
+        size += more
+    if start < len(items):
+        yield items[start:]
 
 
 def cut_text(text: str, most: int = 200) -> str:
@@ -323,12 +419,13 @@ def _results(answer: Mapping[str, object]) -> list[dict[str, Any]]:
 
 def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
     if result.get("result") in ("created", "replaced", "existed"):
-        return Pushed(id=result["id"], result=result["result"], due_at=time_of(result.get("due_at")))
+        return Pushed(id=result["id"], result=result["result"], due_at=time_of(result.get("due_at")), topic=str(result.get("topic", "")))
     return error_of(0, dict(result))
 
 
 _ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
-_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds}  # as the API has them
+_META = {"traceparent": "Traceparent", "tracestate": "Tracestate"}
+_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds, "keep_finished": milliseconds}  # as the API has them
 _AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "callback")
 
 

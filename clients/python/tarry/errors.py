@@ -111,8 +111,9 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by a handler if no further attempt can help: the job is dead immediately."""
+    """Raised by a handler if no further attempt can help: the job is dead immediately. `result` is sent to those that wait for the job."""
 
-    def __init__(self, error: str = "") -> None:
+    def __init__(self, error: str = "", *, result: object = None) -> None:
         super().__init__(error)
         self.error = error
+        self.result = result

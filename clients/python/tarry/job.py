@@ -60,6 +60,7 @@ class Pushed:
     id: str
     result: str
     due_at: datetime.datetime | None = None
+    topic: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,17 @@ class Job:
     """The name of the consumer that holds the job."""
     cancel_requested: bool = False
     """Whether a cancel was requested while the job was leased: unless it is acked, it is cancelled when the lease ends."""
+    outcome: str | None = None
+    """How a finished job ended: acked, cancelled or expired."""
+    finished_at: datetime.datetime | None = None
+    duration: datetime.timedelta | None = None
+    """The duration of the last attempt of a finished job."""
+    progress: str | None = None
+    """The last progress that the worker reported."""
+    result: bytes | None = None
+    """The result that the worker returned; see also result_text and result_json()."""
+    result_type: str | None = None
+    """The content type of the result."""
 
     @property
     def text(self) -> str:
@@ -101,8 +113,27 @@ class Job:
         return json.loads(self.body)
 
     @property
+    def result_text(self) -> str:
+        """The result as text; "" if there is none."""
+        return (self.result or b"").decode()
+
+    def result_json(self) -> Any:
+        """The result read as JSON; None if there is none."""
+        return json.loads(self.result) if self.result else None
+
+    @property
     def traceparent(self) -> str | None:
         return self.meta.get("traceparent")
+
+
+def _result_of(data: Mapping[str, Any]) -> bytes | None:
+    """The bytes of a result, which an answer has in base64, as text, or as JSON."""
+    if "result_base64" in data:
+        return base64.b64decode(data["result_base64"])
+    found = data.get("result")
+    if found is None:
+        return None
+    return body_of(found, data.get("result_type"))[0]
 
 
 def job_of(data: Mapping[str, Any]) -> Job:
@@ -123,4 +154,10 @@ def job_of(data: Mapping[str, Any]) -> Job:
         last_error=data.get("last_error"),
         consumer=data.get("consumer"),
         cancel_requested=data.get("cancel_requested", False),
+        outcome=data.get("outcome"),
+        finished_at=time_of(data.get("finished_at")),
+        duration=datetime.timedelta(milliseconds=data["duration_ms"]) if data.get("duration_ms") is not None else None,
+        progress=data.get("progress"),
+        result=_result_of(data),
+        result_type=data.get("result_type"),
     )

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import logging
 import os
 import random
 import signal
 import socket
 import threading
 import time
-from typing import Any, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Awaitable, Callable, Iterator, Mapping, Sequence, cast
 
-from .client import LEASES, Client, cut_text
+from .client import LEASES, Client, _result, cut_text
 from .errors import Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError
 from .job import Duration, Job
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut
@@ -29,6 +30,8 @@ SLOTS_LINGER = 0.001  # for slots that get free together, where a take has fille
 BEATS = 10  # in the time of a lease: nine tenths are left whenever the server goes
 GRACE = 2.0  # that leases have once a server is back
 PAUSE = 0.25  # at most, before an extend or an answer that failed is made again: soon enough for that grace
+LOG_PAUSE = 10.0  # between lines about the same kind of call that fails
+LOGGER = logging.getLogger("tarry")
 GIVE_BACK, ACK, NACK = "return", "ack", "nack"
 
 Handler = Callable[["Taken"], object]
@@ -42,14 +45,21 @@ class Taken(Job):
     """
 
     lost: threading.Event
+    _extend: Callable[[str], bool]
+
+    def report_progress(self, text: str) -> bool:
+        """Shows with the job how far it is: up to 256 bytes of text. False: the lease is lost."""
+        return self._extend(text)
 
 
 class _Held:
     """A job from take to answer."""
 
-    def __init__(self, job: Job, lease: float) -> None:
+    def __init__(self, job: Job, lease: float, client: Client | None = None) -> None:
         self.job = Taken.__new__(Taken)
         self.job.__dict__.update(job.__dict__, lost=threading.Event())
+        if client is not None:
+            self.job.__dict__["_extend"] = lambda text: client.extend(job, lease=lease, progress=text) == [None]
         now = time.monotonic()
         self.taken_at = now
         self.lives_until, self.next_beat = now + lease, now + lease / BEATS
@@ -72,15 +82,17 @@ def consumer_name(host: str, pid: int) -> str:
 class Worker:
     """
     Worker(client, "orders", handle, concurrency=10, lease=60).run()
+    Worker(client, {"orders": close_order, "mails": send_mail}).run()
 
-    The handler is a function, or a coroutine function if the worker is run by run_async().
+    The handler is a function, or a coroutine function if the worker is run by run_async(). What it returns is the result of the job, unless that is None. `log`: whether
+    failures go to the logger "tarry".
     """
 
     def __init__(
         self,
         client: Client,
-        topics: str | Sequence[str],
-        handler: Handler | AsyncHandler,
+        topics: str | Sequence[str] | Mapping[str, Handler | AsyncHandler],
+        handler: Handler | AsyncHandler | None = None,
         *,
         concurrency: int = 10,
         lease: Duration = 60.0,
@@ -88,11 +100,17 @@ class Worker:
         on_taken: Callable[[Taken], object] | None = None,
         on_done: Callable[[Taken, str, float], object] | None = None,
         on_error: Callable[[Exception, str], object] | None = None,
+        log: bool = True,
     ) -> None:
         if concurrency < 1:
             raise ValueError("concurrency must be 1 at least")
-        self.client, self.handler, self.concurrency = client, handler, concurrency
+        if isinstance(topics, Mapping) == (handler is not None):
+            raise TypeError("give topics and a handler, or a handler for each topic as in {'orders': close_order}")
+        self.client, self.concurrency = client, concurrency
         self.topics = [topics] if isinstance(topics, str) else list(topics)
+        self.handlers: Mapping[str, Handler | AsyncHandler] = topics if isinstance(topics, Mapping) else {topic: cast(Handler, handler) for topic in self.topics}
+        self.log = log
+        self._logged_at: dict[str, float] = {}
         self.lease = lease if isinstance(lease, (int, float)) else lease.total_seconds()
         self.consumer = consumer or consumer_name(socket.gethostname(), os.getpid())
         self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
@@ -212,7 +230,7 @@ class Worker:
             self._changed.wait_for(lambda: self._stopping, seconds)
 
     def _begin(self, jobs: Sequence[Job]) -> None:
-        held = [_Held(job, self.lease) for job in jobs]
+        held = [_Held(job, self.lease, self.client) for job in jobs]
         with self._changed:
             self._held.update(held)
             self._waiting.extend(held)
@@ -257,11 +275,11 @@ class Worker:
     def _work(self) -> None:
         while one := self._next():
             try:
-                self.handler(one.job)
+                result = self.handlers[one.job.topic](one.job)
             except BaseException as fault:
                 self._ended(one, fault)
             else:
-                self._ended(one, None)
+                self._ended(one, None, result)
 
     def _begin_task(self, one: _Held) -> None:
         with self._changed:
@@ -276,25 +294,35 @@ class Worker:
 
     async def _run_task(self, one: _Held) -> None:
         try:
-            await self.handler(one.job)  # type: ignore[misc]
+            result = await self.handlers[one.job.topic](one.job)  # type: ignore[misc]
         except asyncio.CancelledError as fault:
             self._ended(one, fault)
         except Exception as fault:
             self._ended(one, fault)
         else:
-            self._ended(one, None)
+            self._ended(one, None, result)
 
-    def _ended(self, one: _Held, fault: BaseException | None) -> None:
+    def _members(self, result: Any) -> dict[str, Any]:
+        try:
+            return _result(result)
+        except (TypeError, ValueError) as fault:  # it is not JSON: the work is done, so the job is acked without it
+            self._report_error(fault, "result")
+            return {}
+
+    def _ended(self, one: _Held, fault: BaseException | None, result: Any = None) -> None:
         """The handler has ended."""
         options: dict[str, Any] = {}
         if isinstance(fault, Retry):
             verb, options = NACK, {"error": fault.error} | ({"delay": _milliseconds(fault.after)} if fault.after is not None else {})
         elif isinstance(fault, Reject):
-            verb, options = NACK, {"error": fault.error, "final": True}
+            verb, options = NACK, {"error": fault.error, "final": True, **self._members(fault.result)}
         elif fault is not None:
             verb, options = NACK, {"error": str(fault) or type(fault).__name__}
         else:
-            verb = ACK
+            verb, options = ACK, self._members(result)
+        if fault is not None and not one.job.lost.is_set():
+            self._log("job %s/%s failed in attempt %d: %s", one.job.topic, one.job.id, one.job.attempt, options["error"] or type(fault).__name__,
+                      exc_info=None if isinstance(fault, (Retry, Reject)) else fault)  # fmt: skip
         if "error" in options:
             options["error"] = cut_text(options["error"])
         with self._changed:
@@ -354,6 +382,7 @@ class Worker:
 
     def _drop(self, one: _Held) -> None:
         """Its lease is lost: notifies the handler, and discards its result."""
+        self._log("the lease of job %s/%s is lost; another worker may process it", one.job.topic, one.job.id)
         self._lose(one)
         self._finish(one, "lost")
 
@@ -396,6 +425,8 @@ class Worker:
                 longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
+            if isinstance(fault, TarryError) and fault.code == "result_too_big":
+                return self._send_apart(verb, those, fault)
             self._report_error(fault, verb)
             results = [fault if isinstance(fault, TarryError) else TarryError(str(fault))] * len(those)
         with self._changed:
@@ -406,6 +437,24 @@ class Worker:
                 outcome = {GIVE_BACK: "given_back", NACK: "reject" if one.answer.get("final") else "nack"}.get(verb, verb)
                 self._finish(one, outcome if result is None else "lost")
 
+    def _send_apart(self, verb: str, those: list[_Held], fault: TarryError) -> None:
+        """One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result."""
+        if len(those) > 1:
+            half = len(those) // 2
+            self._send(verb, those[:half])
+            return self._send(verb, those[half:])
+        self._report_error(fault, "result")
+        those[0].answer = {name: value for name, value in those[0].answer.items() if not name.startswith("result")}
+        self._send(verb, those)
+
+    def _log(self, text: str, *values: object, exc_info: BaseException | None = None) -> None:
+        if self.log:
+            LOGGER.warning(text, *values, exc_info=exc_info)
+
     def _report_error(self, fault: Exception, what: str) -> None:
+        now = time.monotonic()
+        if now - self._logged_at.get(what, -LOG_PAUSE) >= LOG_PAUSE:
+            self._logged_at[what] = now
+            self._log("%s failed: %s", what, fault)
         if self._on_error:
             self._on_error(fault, what)

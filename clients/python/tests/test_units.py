@@ -11,9 +11,9 @@ import time
 
 import pytest
 import tarry
-from tarry.client import _item, _token, cut_text
+from tarry.client import _batches, _item, _items, _result, _token, cut_text
 from tarry.errors import error_of
-from tarry.job import body_of, milliseconds, moment
+from tarry.job import body_of, job_of, milliseconds, moment
 from tarry.transport import Cut, Place, retry_after_of
 from tarry.worker import Worker, _Held, consumer_name
 
@@ -177,3 +177,52 @@ def test_an_item_is_what_was_given_and_no_more():
         _item({"topic": "t", "dealy": 1})
     with pytest.raises(TypeError):
         _item({"body": "x"})
+
+
+def test_leases_are_given_one_by_one_in_lists_or_as_jobs():
+    job = tarry.Job(topic="t", id="1", lease="c")
+    assert [item["lease"] for item in _items(("a", ["b", job], job), {})] == ["a", "b", "c", "c"]
+    assert _items((), {}) == []
+
+
+def test_a_result_belongs_to_one_job():
+    assert _items(("a",), _result({"sum": 3})) == [{"lease": "a", "result_base64": "eyJzdW0iOjN9", "result_type": "application/json"}]
+    assert _result(None) == {}
+    for jobs in (("a", "b"), ()):
+        with pytest.raises(TypeError, match="a result belongs to one job"):
+            _items(jobs, _result("x"))
+
+
+def test_a_request_has_at_most_a_thousand_leases_and_a_few_megabytes_of_results():
+    assert [len(batch) for batch in _batches([{"lease": "l"}] * 2500)] == [1000, 1000, 500]
+    assert [len(batch) for batch in _batches([{"result_base64": "x" * (1 << 20)}] * 9)] == [4, 4, 1]
+    assert list(_batches([])) == []
+
+
+@pytest.mark.parametrize("members, result, text", [
+    ({}, None, ""), ({"result": {"a": "é"}, "result_type": "application/json"}, '{"a":"é"}'.encode(), '{"a":"é"}'), ({"result": "é", "result_type": "text/plain"}, "é".encode(), "é"),
+    ({"result": "x", "result_type": "application/json"}, b'"x"', '"x"'), ({"result_base64": "eA=="}, b"x", "x"), ({"result": "x"}, b"x", "x")])
+def test_a_result_is_bytes_however_the_answer_has_it(members, result, text):
+    job = job_of({"topic": "t", "id": "1", "state": "finished", "duration_ms": 1500, "finished_at": "2026-11-20T09:00:00.000Z", **members})
+    assert (job.result, job.result_text, job.duration) == (result, text, datetime.timedelta(seconds=1.5))
+    assert job.finished_at == datetime.datetime(2026, 11, 20, 9, tzinfo=datetime.timezone.utc)
+
+
+def test_a_worker_has_one_handler_or_one_for_each_topic():
+    client = tarry.Client("http://127.0.0.1:9")
+    worker = Worker(client, {"a": print, "b": repr})
+    assert worker.topics == ["a", "b"] and worker.handlers["b"] is repr
+    for arguments in (("a",), ({"a": print}, print)):
+        with pytest.raises(TypeError, match="give topics and a handler"):
+            Worker(client, *arguments)
+
+
+def test_a_kind_of_call_that_fails_is_logged_once_in_ten_seconds_and_reported_each_time(caplog):
+    seen = []
+    client = tarry.Client("http://127.0.0.1:9")
+    worker = Worker(client, "t", print, on_error=lambda fault, what: seen.append(what))
+    for what in ("take", "take", "extend"):
+        worker._report_error(OSError("no route"), what)
+    assert seen == ["take", "take", "extend"] and [one.message for one in caplog.records] == ["take failed: no route", "extend failed: no route"]
+    Worker(client, "t", print, log=False)._report_error(OSError("no route"), "ack")
+    assert len(caplog.records) == 2
