@@ -17,6 +17,7 @@ PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "ha
 PER_PART = {"leaf", "ready", "page"}  # zsets, one per number
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset"}
+NUMBERS_END = 2**47  # no counter comes this far; a number from here on was damaged, and no other job gets it
 KEPT_SLACK_MS = 1000  # so long after its time a kept job is removed at the earliest
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
@@ -95,8 +96,8 @@ class _Keys:
     def judge(self):
         if self.core is None:
             return self.blame("there is no core")
-        if self.core.layout != state.LAYOUT or not 0 < self.core.sequence + 1 < 2**47:
-            self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}")
+        if self.core.layout != state.LAYOUT or not 0 < self.core.sequence + 1 < NUMBERS_END or self.core.leaf >= NUMBERS_END:
+            self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}, leaf {self.core.leaf}")
         if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
             self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
         found = {str(number).encode(): until for number, (until, _) in self.deliveries.items()}
@@ -291,7 +292,7 @@ class _Topic:
             if job.sequence in sequences:
                 self.blame(f"push number {job.sequence} twice")
             sequences.add(job.sequence)
-            if self.shard.core and max(job.sequence, job.delivery) > self.shard.core.sequence:
+            if self.shard.core and any(self.shard.core.sequence < number < NUMBERS_END for number in (job.sequence, job.delivery)):
                 self.blame(f"{job.id!r}: push {job.sequence}, delivery {job.delivery}, above the shard's sequence")
 
     def judge_counts(self):
@@ -354,7 +355,7 @@ class _Topic:
         jobs, size = (_number(kept[:6]), _number(kept[6:12])) if kept else (0, 0)
         if (jobs, size) != (len(done), sum(len(ident) + len(value) for ident, value in done.items())):
             self.blame(f"counts {jobs} kept jobs of {size} bytes, a scan finds {len(done)}")
-        if self.shard.core and any(number > self.shard.core.sequence for number, _ in stored.values()):
+        if self.shard.core and any(self.shard.core.sequence < number < NUMBERS_END for number, _ in stored.values()):
             self.blame("the number of a kept job is above the shard's sequence")
 
     def evaluate_event(self):

@@ -2,11 +2,12 @@
 
 import os
 import random
+import re
 
 import pytest
 from abi import ACK, CANCEL, DEAD, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
 import state
-from invariants import scan
+from invariants import NUMBERS_END, PER_PART, PER_TOPIC, scan
 from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor, seeds
 
@@ -772,6 +773,82 @@ def test_each_field_of_the_packed_values_is_found_wrong_and_put_right(shard, dam
     shard.jump(80_000)
     shard.advance_all()
     assert {found.id for found in shard.take("t")} >= {b"delayed", b"fresh", b"retrying"}
+
+
+# ---- what is left of a topic ----
+
+def with_all_keys(shard):
+    """A topic that has a key of each kind."""
+    with_successor(shard)
+    shard.topic(TOPIC_PUT, "t", settings(dedup=5000, keep=(600_000, 0, 0, 0)), 1, extension=b"{}")
+    shard.push("t", job("kept"), job("failed"))
+    taken = {found.id: found for found in shard.take("t")}
+    assert [status for status, *_ in shard.answer((ACK, taken[b"kept"].delivery), (NACK, taken[b"failed"].delivery))] == [OK, OK]
+    shard.push("t", job("last", own={"ttl": 60_000}))
+    assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
+    keys = sorted(key for key in shard.client.scan_iter(f"{shard.tag}:*") if re.match(rb"[a-z]+:t(:\d+)?$", key[len(shard.tag) + 1:]))
+    assert {key.split(b":")[2].decode() for key in keys} == KINDS
+    return keys
+
+
+KINDS = set(PER_TOPIC) | PER_PART
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_key_that_is_all_that_is_left_of_a_topic_is_repaired(shard, kind):
+    for key in with_all_keys(shard):
+        if key.split(b":")[2].decode() != kind:
+            shard.client.delete(key)
+    must_be_mended(shard)
+
+
+# ---- damaged numbers ----
+
+SIX = (2**48 - 2).to_bytes(6, "big")
+
+
+def spoil_number(kind, ident, at):
+    """A sequence, or a delivery number, of which the highest bits were changed."""
+    def spoil(shard):
+        value = hash_of(shard, ident, kind)
+        set_hash(shard, ident, value[:at] + SIX + value[at + 6:], kind)
+    return spoil
+
+
+def rename_leaf(shard):
+    [(leaf, low)] = shard.client.zrange(f"{shard.tag}:index:t", 0, 0, withscores=True)
+    far = str(2**48 - 2)
+    shard.client.rename(f"{shard.tag}:leaf:t:{leaf.decode()}", f"{shard.tag}:leaf:t:{far}")
+    shard.client.zrem(f"{shard.tag}:index:t", leaf)
+    shard.client.zadd(f"{shard.tag}:index:t", {far: low})
+
+
+NUMBERS = {
+    "the sequence of a job": spoil_number("job", "delayed", 3),
+    "the delivery number of a lease": spoil_number("try", "leased", 25),
+    "the number of a kept job": spoil_number("done", "kept", 2),
+    "the number of a leaf": rename_leaf,
+    "the counter of sequences": spoil_core(sequence=2**48 - 2),
+    "the counter of leaves": spoil_core(leaf=2**48 - 2),
+    "the counter of sequences at its end": spoil_core(sequence=NUMBERS_END),
+}
+
+
+@pytest.mark.parametrize("damage", NUMBERS)
+def test_no_damaged_number_moves_a_counter_to_its_end(shard, damage):
+    with_all_keys(shard)
+    kept = shard.list_all("t")
+    NUMBERS[damage](shard)
+    before = records(shard)
+    Check(shard, "repair")
+    assert records(shard) == before, "no record is dropped"
+    assert Check(shard).faults == [] and scan(shard.client, shard.tag) == []
+    core = state.core_of(shard.client, shard.tag)
+    assert max(core.sequence, core.leaf) < NUMBERS_END
+    shard.hello()
+    shard.push("t", *[job(f"new{n}", delay=70_000 + n) for n in range(300)])
+    shard.pack_all()
+    assert len(shard.list_all("t")) == len(kept) + 300
 
 
 @pytest.mark.parametrize("damage", ["a core cut short", "a core whose topic is longer than it", "a core that is empty"])

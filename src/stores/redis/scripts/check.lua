@@ -10,6 +10,14 @@ local function make_core(shards)
     LAYOUT.note_pauses() -- there may be some
 end
 
+-- A counter from NUMBERS_END on was damaged. It begins again above all numbers that were given out; the check of jobs and leaves follows.
+local function check_counters()
+    local lowered = number_beyond(0)
+    local what, repair = "the shard's counter '%s', %.0f, is above all numbers that a shard can give out", 'counter lowered to ' .. text_of(lowered)
+    if sequence >= step.NUMBERS_END and find('', '', format(what, 'sequence', sequence), repair) then sequence, core_is_changed = lowered, true end
+    if leaf_number >= step.NUMBERS_END and find('', '', format(what, 'leaf', leaf_number), repair) then leaf_number, core_is_changed = lowered, true end
+end
+
 local function check_core()
     local text, shards = call('GET', CORE), tonumber(ARGV[6])
     step.looked = 1
@@ -18,6 +26,7 @@ local function check_core()
         make_core(shards)
         return ''
     end
+    check_counters()
     local is_whole, more = pcall(core_more)
     if not is_whole then
         if find('', '', 'the end of the core is unreadable: the last master, and the key that leases are checked with', 'dropped, so open leases end') then
@@ -106,8 +115,7 @@ local function check_topics()
         step.looked = step.looked + 1
         step.names[#step.names + 1] = page[i]
         local t = keys_of(page[i]).__index
-        local keys = call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.done)
-        if keys == 0 and find(page[i], '', 'the list of topics names a topic that does not exist', 'removed') then
+        if step.is_gone(t) and find(page[i], '', 'the list of topics names a topic that does not exist', 'removed') then
             call('ZREM', TOPICS, page[i])
             shard_look()
         end

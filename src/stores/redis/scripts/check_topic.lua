@@ -6,7 +6,7 @@ local EXTENSION_BYTES_MAX = 4096
 
 local function check_whole()
     step.looked = 1
-    if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next, t.done) == 0 then return '' end -- it was deleted
+    if step.is_gone(t) then return '' end
     if not exists and find(t.name, '', 'the topic has jobs, but its counts and settings were lost', 'recreated, not paused') then
         t.is_lost, t.is_counted, t.is_changed = false, true, true
         t.f[LISTED] = tonumber(call('ZSCORE', TOPICS, t.name) or NONE)
@@ -264,9 +264,17 @@ local function check_flags()
     end
 end
 
+-- Drops what a deleted topic left: a topic of that name that is created later would begin with it.
+local function check_remains()
+    if step.is_gone(t) and call('EXISTS', t.extension, t.kept) > 0 and find(t.name, '', 'the topic does not exist, but a part of its settings or figures does', 'dropped') then
+        call('DEL', t.extension, t.kept)
+    end
+    return ''
+end
+
 local function check_event()
     step.looked = 1
-    if not exists then return '' end
+    if not exists then return check_remains() end
     check_unpacked()
     check_flags()
     local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished), keeping.first_event(t)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)

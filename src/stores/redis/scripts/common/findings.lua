@@ -9,6 +9,7 @@ local step, find, topic_here, must_be_below, check_next, scan, entry_after, step
 local step = {repairs = ARGV[1] == 'repair', part = ARGV[2], name = ARGV[3], cursor = ARGV[4], most = tonumber(ARGV[5]),
               looked = 0, bytes = 0, -- entries, and of records
               names = {},            -- topics met
+              NUMBERS_END = 2 ^ 47,  -- no counter of a core comes this far
               touched = false}       -- something was mended
 local findings = {}
 
@@ -32,10 +33,16 @@ local function topic_here()
     return t, exists
 end
 
--- A counter of the core must not be behind a number that was given out. The clock is beyond any that was.
+-- Returns whether the topic has neither counts nor jobs: it does not exist, or it was deleted.
+function step.is_gone(t)
+    return call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next, t.done) == 0
+end
+
+-- A counter of the core must not be behind a number that was given out. The clock is beyond any that was. A number from NUMBERS_END on
+-- was damaged: a counter that follows it would soon end, and no counter ever reaches it.
 local function must_be_below(field, number, what)
     local kept = field == 'leaf' and leaf_number or sequence
-    if number <= kept then return end
+    if number <= kept or number >= step.NUMBERS_END then return end
     local raised = max(number, number_beyond(0))
     if not find('', '', format("%s %d is above the shard's counter '%s', %d", what, number, field, kept), 'counter raised to ' .. text_of(raised)) then return end
     if field == 'leaf' then leaf_number = raised else sequence = raised end
