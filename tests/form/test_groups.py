@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import tomllib
 
@@ -146,3 +147,13 @@ def test_files_of_the_group_doors_reach_servers_by_the_client_that_speaks_tls():
     root = RUNNER.parents[1]
     files = tomllib.loads((root / "tests/groups.toml").read_text())["doors"]["pytest"]
     assert files and [file for file in files if "create_connection" in (root / file).read_text()] == []
+
+
+def test_each_target_that_a_group_builds_exists():
+    root = RUNNER.parents[1]
+    made = "\n".join(file.read_text() for file in (root / "CMakeLists.txt", *root.glob("*/CMakeLists.txt"), *root.glob("*/*/CMakeLists.txt"), *root.glob("cmake/*.cmake")))
+    known = {"all", *re.findall(r"add_(?:executable|library|custom_target)\((\w+)", made)}
+    known |= {f"check_{path.name}" for path in root.glob("tests/unit/*/") if list(path.glob("test_*.c"))}
+    known |= {path.stem for path in root.glob("tests/unit/*/test_*.c")} | {f"{path.stem}_{kind}" for path in root.glob("tests/library/*.c") for kind in ("static", "shared")}
+    groups = tomllib.loads((root / "tests/groups.toml").read_text())
+    assert {name: lacks for name, row in groups.items() if (lacks := set(row.get("targets", ())) - known)} == {}
