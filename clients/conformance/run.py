@@ -310,7 +310,7 @@ class Play:
 
     def _events(self, kind, step):
         """Events of the adapter may arrive a little after the server has the change."""
-        wanted = step.get("each_id_once", 0)
+        wanted = step.get("each_id_once", step.get("count", 0))
 
         def events():
             return [event for event in self.adapter.events if event["event"] == kind and event.get("outcome") != "given_back"]
@@ -324,6 +324,8 @@ class Play:
             if len(counts) != step["each_id_once"] or twice:
                 ended = [{name: event.get(name) for name in ("id", "event", "attempt", "delivery", "at_s")} for event in self.adapter.events if event["id"] in twice]
                 raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: {ended}")
+        if "outcomes" in step and ({event["outcome"] for event in found} != set(step["outcomes"]) or len(found) != step["count"]):
+            raise Failed(f"{len(found)} outcomes: {collections.Counter(event['outcome'] for event in found)}")
         if "attempts" in step and {event["attempt"] for event in found} != set(step["attempts"]):
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 

@@ -8,32 +8,45 @@ let client;
 const workers = new Map();
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const problem = (fault) => ({ kind: fault.name, code: fault.code, status: fault.status, detail: fault.detail });
+const resultOf = ({ result = {} }) => ({ result: "base64" in result ? Buffer.from(result.base64, "base64") : (result.text ?? result.json), contentType: result.content_type });
 const results = (found) => ({ results: found.map((one) => (one ? one.code : "ok")) });
 
 function item(request) {
   const body = "body_base64" in request ? Buffer.from(request.body_base64, "base64") : "text" in request ? request.text : (request.json ?? null);
-  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, content_type: contentType } = request;
-  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, contentType };
+  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, keep_finished_ms: keepFinished, content_type: contentType } = request;
+  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, keepFinished, contentType };
 }
 
-function shown({ topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested }) {
-  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested };
+function shown(job) {
+  const { topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError } = job;
+  const end = { finished_at_ms: job.finishedAt?.getTime(), duration_ms: job.duration, result_base64: job.result?.toString("base64") ?? null, result_type: job.resultType, outcome: outcome ?? null };
+  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, progress, last_error: lastError, ...end };
+}
+
+const taken = new Map();
+
+/** The leases as they are, or their jobs: a single one, or a list. */
+function given({ leases, as }) {
+  const jobs = as ? leases.map((one) => taken.get(one)) : leases;
+  return as === "job" ? jobs[0] : jobs;
 }
 
 function handlerOf(name, plan) {
-  return async (job, { signal }) => {
+  return async (job, { signal, reportProgress }) => {
     say({ event: "began", worker: name, id: job.id, attempt: job.attempt, delivery: job.delivery });
     const step = plan.by_attempt ? plan.by_attempt[Math.min(job.attempt, plan.by_attempt.length) - 1] : plan;
+    if (step.progress) say({ event: "reported", worker: name, id: job.id, done: await reportProgress(step.progress) });
     try {
       if (step.sleep_ms) await sleep(step.sleep_ms, undefined, { signal });
     } catch (fault) {
       say({ event: "notified", worker: name, id: job.id, cancel_requested: job.cancelRequested });
-      if (step.heeds === false) return;
+      if (step.heeds === false) return undefined;
       throw fault;
     }
     if (step.do === "fail") throw new Error(step.error);
     if (step.do === "retry") throw new Retry(step.after_ms, step.error);
-    if (step.do === "reject") throw new Reject(step.error);
+    if (step.do === "reject") throw new Reject(step.error, resultOf(step));
+    return resultOf(step).result;
   };
 }
 
@@ -70,21 +83,34 @@ const operations = {
     for await (const job of client.list(topic, { state, page })) ids.push(job.id);
     return { ids };
   },
-  take: async ({ topics, max, wait_ms: wait, lease_ms: lease, consumer }) => ({ jobs: (await client.take(topics, { max, wait, lease, consumer })).map(shown) }),
-  ack: async ({ leases }) => results(await client.ack(leases)),
-  nack: async ({ leases, delay_ms: delay, error, final }) => results(await client.nack(leases, { delay, error, final })),
-  extend: async ({ leases, lease_ms: lease }) => results(await client.extend(leases, { lease })),
+  async take({ topics, max, wait_ms: wait, lease_ms: lease, consumer }) {
+    const found = await client.take(topics, { max, wait, lease, consumer });
+    for (const job of found) taken.set(job.lease, job);
+    return { jobs: found.map(shown) };
+  },
+  async push_and_wait(request) {
+    const { topic, body, ...options } = item(request);
+    return { job: shown(await client.pushAndWait(topic, body, { ...options, wait: request.wait_ms })) };
+  },
+  async wait({ topic, ids, any, timeout_ms: timeout }) {
+    return { jobs: (await client.wait(ids.map((id) => ({ topic, id })), { any, timeout })).map(shown) }; // prettier-ignore
+  },
+  ack: async (request) => results(await client.ack(given(request), resultOf(request))),
+  nack: async ({ delay_ms: delay, error, final, ...request }) => results(await client.nack(given(request), { delay, error, final, ...resultOf(request) })),
+  extend: async ({ lease_ms: lease, progress, ...request }) => results(await client.extend(given(request), { lease, progress })),
   again: async ({ leases, text, delay_ms: delay, priority }) => ({ done: await client.again(leases[0], { body: text, delay, priority }) }),
   async schedule({ name, topic, cron, zone, members, every_ms: every, ...rest }) {
     const found = await client.schedule(name, { topic, cron, zone, members, every, body: item(rest).body ?? undefined });
     return { result: found.result, next_ms: found.next?.getTime() };
   },
   unschedule: async ({ name }) => ({ done: await client.unschedule(name) }),
-  give_back: async ({ leases }) => results(await client.giveBack(leases)),
-  worker({ name, topics, concurrency, lease_ms: lease, consumer, handler }) {
+  give_back: async (request) => results(await client.giveBack(given(request))),
+  worker({ name, topics, concurrency, lease_ms: lease, consumer, handler, handlers, log }) {
     const onDone = (job, outcome) => say({ event: "ended", worker: name, id: job.id, attempt: job.attempt, outcome });
     const onError = (fault, what) => console.error(new Date().toISOString(), what, String(fault));
-    const worker = new Worker(client, topics, handlerOf(name, handler), { concurrency, lease, consumer, onDone, onError });
+    const options = { concurrency, lease, consumer, onDone, onError, log };
+    const byTopic = () => Object.fromEntries(Object.entries(handlers).map(([topic, plan]) => [topic, handlerOf(name, plan)]));
+    const worker = handlers ? new Worker(client, byTopic(), options) : new Worker(client, topics, handlerOf(name, handler), options);
     workers.set(name, worker);
     worker.run({ signals: false }).catch((fault) => console.error("the worker ended:", fault));
     return {};

@@ -3,13 +3,15 @@
 import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
 import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
-import { errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
+import { Conflict, errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
 import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
 import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
 
 const ITEMS_MAX = 1_000; // of a request
 const BYTES_MAX = 12 << 20; // of a request that pushes; the server takes 16 MiB
 export const LEASES_MAX = 1_000;
+const RESULTS_BYTES_MAX = 1 << 19; // of a request that acks; the server takes 1 MiB
+const PROGRESS_BYTES_MAX = 256;
 
 export interface ClientOptions {
   /** URL of the server; several, separated by commas, are tried in turn. Default: TARRY_URL, then http://127.0.0.1:8279. */
@@ -46,6 +48,8 @@ export interface PushOptions {
   once?: string | undefined;
   /** Default: 5 minutes. */
   onceFor?: Duration | undefined;
+  /** How long the server keeps the job and its result after its end. Default: the setting of the topic. */
+  keepFinished?: Duration | undefined;
   callback?: string | undefined;
   meta?: Readonly<Record<string, string>> | undefined;
   contentType?: string | undefined;
@@ -56,6 +60,30 @@ export interface PushOptions {
 export interface PushItem extends PushOptions {
   topic: string;
   body?: unknown;
+}
+
+export interface PushAndWaitOptions extends PushOptions, CallOptions {
+  /** How long to wait for the end of the job, up to 4 minutes. Default: 30 s. */
+  wait?: Duration | undefined;
+}
+
+export interface WaitOptions extends CallOptions {
+  /** True: until one of the jobs has ended. Default: until all have. */
+  any?: boolean | undefined;
+  /** Up to 4 minutes. Default: 30 s. */
+  timeout?: Duration | undefined;
+}
+
+/** A job to wait for: a pushed or taken one, or its names. */
+export interface JobName {
+  readonly topic: string;
+  readonly id: string;
+}
+
+/** The result of one job: bytes, a text, or what becomes JSON. */
+export interface ResultOptions {
+  result?: unknown;
+  contentType?: string | undefined;
 }
 
 export interface AgainOptions extends CallOptions {
@@ -105,7 +133,16 @@ export interface TakeOptions extends CallOptions {
   consumer?: string | undefined;
 }
 
-export interface NackOptions extends CallOptions {
+export interface AckOptions extends CallOptions, ResultOptions {}
+
+export interface ExtendOptions extends CallOptions {
+  lease?: Duration | undefined;
+  /** How far the job is, up to 256 bytes of text; shown with the job. */
+  progress?: string | undefined;
+}
+
+/** A nack with a result must be final; the result is sent to those that wait for the job. */
+export interface NackOptions extends CallOptions, ResultOptions {
   delay?: Duration | undefined;
   error?: string | undefined;
   final?: boolean | undefined;
@@ -142,6 +179,49 @@ export class Client {
     const [result] = await this.#push([itemText({ ...options, topic, body })], options.signal);
     if (result instanceof TarryError) throw result;
     return result as Pushed;
+  }
+
+  /**
+   * Pushes a job and waits for its end. Returns the job with its outcome and result, or as it is after the wait. If the answer is lost, the call is
+   * repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
+   */
+  async pushAndWait(topic: string, body?: unknown, options: PushAndWaitOptions = {}): Promise<Job> {
+    const wait = options.wait ?? "30s";
+    const [bytes, contentType] = bodyOf(body, options.contentType);
+    const { topic: _topic, id: given, body_base64: _body, content_type: _type, meta, ...members } = JSON.parse(itemText({ ...options, topic, body: "" })) as Json;
+    const id = typeof given === "string" ? given : newId();
+    const query = [...Object.entries(members).map(([name, value]) => [name, String(value)] as const), ["wait", durationText(wait)] as const];
+    const headers: Record<string, string> = {};
+    for (const [name, value] of Object.entries((meta ?? {}) as Record<string, string>)) headers[TRACES.includes(name) ? name : `Tarry-Meta-${name}`] = Buffer.from(value).toString("latin1");
+    let mayBeDone = false;
+    try {
+      const answer = await this.#long(wait, { method: "PUT", path: pathOf(topic, "jobs", id), query, body: bytes, contentType, headers, onDoubt: () => (mayBeDone = true), signal: options.signal });
+      if ("attempt" in answer) return jobOf(answer);
+    } catch (fault) {
+      if (!(mayBeDone && fault instanceof Conflict && fault.code === "leased")) throw fault;
+      const [job] = await this.wait({ topic, id }, { timeout: wait, signal: options.signal }); // an earlier try has pushed it, and a worker holds it
+      return job as Job;
+    }
+    return (await this.get(topic, id, { signal: options.signal })) ?? jobOf({ topic, id, state: "unknown" }); // it existed, and has ended
+  }
+
+  /**
+   * Waits until all of up to 1,000 jobs have ended, or any. Returns each as it is then, in the given order: "finished" or "dead" if it has ended, "unknown" if there
+   * is no such job. A job that finished before the call is found only if its topic keeps finished jobs.
+   */
+  async wait(jobs: JobName | readonly JobName[], options: WaitOptions = {}): Promise<Job[]> {
+    const names = (Array.isArray(jobs) ? (jobs as readonly JobName[]) : [jobs as JobName]).map(({ topic, id }) => ({ topic, id }));
+    const wait = options.timeout ?? "30s";
+    const body = JSON.stringify({ jobs: names, for: options.any ? "any" : "all", wait: durationText(wait) });
+    const answer = await this.#long(wait, { method: "POST", path: "/v1/wait", query: [["body", "base64"]], body, signal: options.signal });
+    const found = new Map(objectsOf(answer["jobs"]).map((one) => [JSON.stringify([one["topic"], one["id"]]), jobOf(one)]));
+    return names.map(({ topic, id }) => found.get(JSON.stringify([topic, id])) ?? jobOf({ topic, id, state: "unknown" }));
+  }
+
+  /** A call that the server answers after the wait at the latest. */
+  #long(wait: Duration, call: Call): Promise<Json> {
+    const ms = milliseconds(wait);
+    return this.transport.call({ ...call, timeout: ms + this.transport.timeout, retryFor: ms + this.transport.retryFor, isAhead: true });
   }
 
   /**
@@ -273,19 +353,22 @@ export class Client {
     return objectsOf(answer["jobs"]).map(jobOf);
   }
 
-  /** Acks jobs. A job that an earlier try may have acked is a success. */
-  ack(leases: Leases, options: CallOptions = {}): Promise<LeaseResults> {
-    return this.#answer("ack", leases, {}, options);
+  /** Acks jobs. A job that an earlier try may have acked is a success. With a `result`, acks one job: one that is too big is Refused, and the job stays leased. */
+  ack(leases: Leases, options: AckOptions = {}): Promise<LeaseResults> {
+    return this.#answer("ack", leases, resultMembers(options.result, options.contentType), options);
   }
 
   nack(leases: Leases, options: NackOptions = {}): Promise<LeaseResults> {
     const delay = options.delay === undefined ? {} : { delay: durationText(options.delay) };
     const error = options.error ? { error: cutText(options.error) } : {};
-    return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}) }, options);
+    const result = resultMembers(options.result, options.contentType);
+    return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}), ...result }, options);
   }
 
-  extend(leases: Leases, options: CallOptions & { lease?: Duration | undefined } = {}): Promise<LeaseResults> {
-    return this.#answer("extend", leases, options.lease === undefined ? {} : { lease_for: durationText(options.lease) }, options);
+  extend(leases: Leases, options: ExtendOptions = {}): Promise<LeaseResults> {
+    const lease = options.lease === undefined ? {} : { lease_for: durationText(options.lease) };
+    const progress = options.progress ? { progress: cutText(options.progress, PROGRESS_BYTES_MAX) } : {};
+    return this.#answer("extend", leases, { ...lease, ...progress }, options);
   }
 
   /** Returns jobs that were not started; they are ready again immediately, and the attempt does not count. */
@@ -311,8 +394,9 @@ export class Client {
     }
   }
 
-  #answer(verb: Verb, leases: Leases, members: Json, options: CallOptions): Promise<LeaseResults> {
+  async #answer(verb: Verb, leases: Leases, members: Json, options: CallOptions): Promise<LeaseResults> {
     const all = Array.isArray(leases) ? (leases as readonly (string | Job)[]) : [leases as string | Job];
+    if ("result_base64" in members && all.length !== 1) throw new TypeError("a result belongs to one job, so ack the others in another call");
     const items = all.map((one) => ({ lease: typeof one === "string" ? one : one.lease, ...members }));
     return answerLeases(this.transport, verb, items, { signal: options.signal });
   }
@@ -323,9 +407,8 @@ export type Verb = "ack" | "nack" | "extend" | "return";
 /** A consumer's answers, in requests of at most so many. */
 export async function answerLeases(transport: Transport, verb: Verb, items: readonly Json[], how: Partial<Call>, onResult?: (at: number, result: Json) => void): Promise<LeaseResults> {
   const out: LeaseResults = [];
-  for (let start = 0; start < items.length; start += LEASES_MAX) {
+  for (const asked of batchesOf(items)) {
     let mayBeDone = false;
-    const asked = items.slice(start, start + LEASES_MAX);
     const body = JSON.stringify({ leases: asked });
     const found = resultsOf(await transport.call({ ...how, method: "POST", path: `/v1/${verb}`, body, onDoubt: () => (mayBeDone = verb !== "extend") }));
     for (const at of asked.keys()) {
@@ -338,11 +421,36 @@ export async function answerLeases(transport: Transport, verb: Verb, items: read
   return out;
 }
 
+/** Parts of the size of a request. */
+export function* batchesOf(items: readonly Json[]): Generator<readonly Json[], void, undefined> {
+  let start = 0;
+  let bytes = 0;
+  for (const [at, item] of items.entries()) {
+    const more = typeof item["result_base64"] === "string" ? item["result_base64"].length : 0;
+    if (at - start === LEASES_MAX || (at > start && bytes + more > RESULTS_BYTES_MAX)) {
+      yield items.slice(start, at);
+      start = at;
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (start < items.length) yield items.slice(start);
+}
+
+/** The members of an answer with this result. */
+export function resultMembers(result: unknown, contentType?: string): Json {
+  if (result === undefined || result === null) return {};
+  const [bytes, type] = bodyOf(result, contentType);
+  return { result_base64: bytes.toString("base64"), result_type: type };
+}
+
 /** Cuts a text to so many bytes of UTF-8, and removes control characters. */
 export function cutText(text: string, bytesMax = 200): string {
   const line = Buffer.from(text.replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/gu, " "));
   return new TextDecoder().decode(line.subarray(0, bytesMax), { stream: true });
 }
+
+const TRACES: readonly string[] = ["traceparent", "tracestate"];
 
 function tokenOf(given: string | undefined): string | undefined {
   if (given !== undefined) return given;
@@ -383,7 +491,7 @@ function resultsOf(answer: Json): Json[] {
 function pushedOf(result: Json): Pushed | TarryError {
   const what = result["result"];
   if (what !== "created" && what !== "replaced" && what !== "existed") return errorOf(0, result);
-  return { id: String(result["id"]), result: what satisfies PushResult, dueAt: dateOf(result["due_at"]) };
+  return { topic: String(result["topic"] ?? ""), id: String(result["id"]), result: what satisfies PushResult, dueAt: dateOf(result["due_at"]) };
 }
 
 /** Returns as many items as one request may have, from `start`; at least one. */
@@ -417,6 +525,7 @@ function itemText(item: PushItem): string {
     on_conflict: item.onConflict ?? (item.id ? undefined : "keep"),
     once: item.once,
     once_for: span(item.onceFor),
+    keep_finished: span(item.keepFinished),
     callback: item.callback,
     meta: Object.keys(meta).length > 0 ? meta : undefined,
   });

@@ -123,12 +123,14 @@ export class Retry extends Error {
   }
 }
 
-/** A handler throws it if no further attempt can help: the job is dead immediately. */
+/** A handler throws it if no further attempt can help: the job is dead immediately. `result` is sent to those that wait for the job. */
 export class Reject extends Error {
   override name = "Reject";
+  readonly result: unknown;
 
-  constructor(error = "") {
+  constructor(error = "", options: { result?: unknown } = {}) {
     super(error);
+    this.result = options.result;
   }
 }
 

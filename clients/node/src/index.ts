@@ -1,7 +1,26 @@
 /** tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md describes what it does, and why. */
 
 export { Client } from "./client.js";
-export type { CallOptions, ClientOptions, LeaseResults, Leases, ListOptions, NackOptions, PushItem, PushOptions, RescheduleOptions, ScheduleSpec, TakeOptions } from "./client.js";
+export type {
+  AckOptions,
+  AgainOptions,
+  CallOptions,
+  ClientOptions,
+  ExtendOptions,
+  JobName,
+  LeaseResults,
+  Leases,
+  ListOptions,
+  NackOptions,
+  PushAndWaitOptions,
+  PushItem,
+  PushOptions,
+  RescheduleOptions,
+  ResultOptions,
+  ScheduleSpec,
+  TakeOptions,
+  WaitOptions,
+} from "./client.js";
 export type { Duration, Moment } from "./duration.js";
 export { BadSignature, Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable } from "./errors.js";
 export { Job, newId } from "./job.js";

@@ -36,6 +36,7 @@ export type PushResult = "created" | "replaced" | "existed";
 
 /** The result of a push. `existed`: nothing was changed. */
 export interface Pushed {
+  readonly topic: string;
   readonly id: string;
   readonly result: PushResult;
   readonly dueAt: Date | undefined;
@@ -47,7 +48,8 @@ export interface Scheduled {
   readonly next: Date | undefined;
 }
 
-export type JobState = "delayed" | "ready" | "leased" | "dead";
+/** `unknown`: there is no such job, or it has ended and is not kept. */
+export type JobState = "delayed" | "retrying" | "ready" | "leased" | "dead" | "finished" | "unknown";
 
 /** A job as it was taken, or as it stands. */
 export interface JobFacts {
@@ -71,6 +73,17 @@ export interface JobFacts {
   readonly consumer: string | undefined;
   /** Leased with a requested cancel: unless the job is acked, it is cancelled when the lease ends. */
   readonly cancelRequested: boolean;
+  /** How a finished job ended. */
+  readonly outcome?: "acked" | "cancelled" | "expired" | undefined;
+  readonly finishedAt?: Date | undefined;
+  /** Milliseconds of the last attempt of a finished job. */
+  readonly duration?: number | undefined;
+  /** The last progress that the worker reported. */
+  readonly progress?: string | undefined;
+  /** The result that the worker returned. */
+  readonly result?: Buffer | undefined;
+  /** The content type of the result. */
+  readonly resultType?: string | undefined;
 }
 
 export interface Job extends JobFacts {}
@@ -88,15 +101,32 @@ export class Job {
     return JSON.parse(this.text) as T;
   }
 
+  /** The result as text; empty if there is none. */
+  get resultText(): string {
+    return this.result?.toString() ?? "";
+  }
+
+  /** The result read as JSON; undefined if there is none. `T` is what you know of it: nothing is checked. */
+  resultJson<T = unknown>(): T | undefined {
+    return this.result?.length ? (JSON.parse(this.resultText) as T) : undefined;
+  }
+
   get traceparent(): string | undefined {
     return this.meta["traceparent"];
   }
+}
+
+/** The bytes of a result, which an answer has in base64, as text, or as JSON. */
+function resultOf(data: Readonly<Record<string, unknown>>, type: string | undefined): Buffer | undefined {
+  if (typeof data["result_base64"] === "string") return Buffer.from(data["result_base64"], "base64");
+  return data["result"] === undefined ? undefined : bodyOf(data["result"], type)[0];
 }
 
 /** A job of an answer that was asked for with body=base64. */
 export function jobOf(data: Readonly<Record<string, unknown>>): Job {
   const text = (member: string, otherwise: string): string => (typeof data[member] === "string" ? data[member] : otherwise);
   const number = (member: string, otherwise: number): number => (typeof data[member] === "number" ? data[member] : otherwise);
+  const maybe = (member: string): string | undefined => (typeof data[member] === "string" ? data[member] : undefined);
   return new Job({
     topic: text("topic", ""),
     id: text("id", ""),
@@ -110,8 +140,14 @@ export function jobOf(data: Readonly<Record<string, unknown>>): Job {
     dueAt: dateOf(data["due_at"]),
     lease: text("lease", ""),
     leaseUntil: dateOf(data["lease_until"]),
-    lastError: typeof data["last_error"] === "string" ? data["last_error"] : undefined,
-    consumer: typeof data["consumer"] === "string" ? data["consumer"] : undefined,
+    lastError: maybe("last_error"),
+    consumer: maybe("consumer"),
     cancelRequested: data["cancel_requested"] === true,
+    outcome: maybe("outcome") as JobFacts["outcome"],
+    finishedAt: dateOf(data["finished_at"]),
+    duration: typeof data["duration_ms"] === "number" ? data["duration_ms"] : undefined,
+    progress: maybe("progress"),
+    result: resultOf(data, maybe("result_type")),
+    resultType: maybe("result_type"),
   });
 }

@@ -20,6 +20,7 @@ export interface Call {
   body?: string | Buffer;
   /** Default: JSON. */
   contentType?: string;
+  headers?: Readonly<Record<string, string>>;
   signal?: AbortSignal | undefined;
   timeout?: number;
   /** False: a failure is reported immediately. */
@@ -135,7 +136,7 @@ export class Transport {
       const place = this.#places[at] as Place;
       const body = call.body === undefined ? {} : { "Content-Type": call.contentType ?? "application/json" };
       const length = call.method === "GET" || call.method === "DELETE" ? {} : { "Content-Length": Buffer.byteLength(call.body ?? "") };
-      const request = place.request(call, { ...this.#headers, ...body, ...length });
+      const request = place.request(call, { ...this.#headers, ...call.headers, ...body, ...length });
       let isSent = false;
       let isOver = false;
       const end = (): boolean => {

@@ -2,7 +2,7 @@
 
 import { hostname } from "node:os";
 import { setImmediate as nextIteration } from "node:timers/promises";
-import { answerLeases, cutText, LEASES_MAX, type Client, type LeaseResults, type Verb } from "./client.js";
+import { answerLeases, batchesOf, cutText, LEASES_MAX, resultMembers, type Client, type LeaseResults, type Verb } from "./client.js";
 import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
 import { Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError } from "./errors.js";
 import type { Job } from "./job.js";
@@ -14,6 +14,7 @@ const LINGER_MS = 5; // for answers that come together
 const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
 const GRACE_MS = 2_000; // that leases have once a server is back
 const PAUSE_MS = 250; // at most, before an extend or an answer that failed is made again: soon enough for that grace
+const LOG_PAUSE_MS = 10_000; // between lines about the same kind of call that fails
 const EMPTY_MS = 1_000; // an empty answer within this time is not a long poll: the server is stopping, and would answer each new take immediately, without end
 
 /** The result of a job: "lost" is one whose lease ended before its answer counted. */
@@ -25,9 +26,11 @@ export interface Handling {
    * requested: then job.cancelRequested is true, and the result of the handler counts.
    */
   readonly signal: AbortSignal;
+  /** Shows with the job how far it is: up to 256 bytes of text. False: the lease is lost. */
+  readonly reportProgress: (text: string) => Promise<boolean>;
 }
 
-/** Returns, or its promise is kept: ack. Throws: Retry, Reject, or anything else, which is tried again after the job's backoff. */
+/** Returns, or its promise is kept: ack, with what it returns as the result, unless that is undefined or null. Throws: Retry, Reject, or anything else, which is tried again after the job's backoff. */
 export type Handler = (job: Job, handling: Handling) => unknown;
 
 export interface WorkerOptions {
@@ -40,8 +43,10 @@ export interface WorkerOptions {
   onTaken?: ((job: Job) => unknown) | undefined;
   /** `ms`: from take to answer. */
   onDone?: ((job: Job, outcome: Outcome, ms: number) => unknown) | undefined;
-  /** `what` failed: take, extend, ack, nack, return, or hook. */
+  /** `what` failed: take, extend, ack, nack, return, result, or hook. */
   onError?: ((error: unknown, what: string) => unknown) | undefined;
+  /** Whether failures go to console.warn. True. */
+  log?: boolean | undefined;
 }
 
 export interface StopOptions {
@@ -89,11 +94,15 @@ export function consumerName(host: string, pid: number): string {
   return host.replace(/[^!-~]/g, "").slice(0, 64 - end.length) + end;
 }
 
-/** await new Worker(client, "orders", handle, { concurrency: 10, lease: "1m" }).run() */
+/**
+ * await new Worker(client, "orders", handle, { concurrency: 10, lease: "1m" }).run()
+ * await new Worker(client, { orders: closeOrder, mails: sendMail }).run()
+ */
 export class Worker {
   readonly #client: Client;
   readonly #topics: readonly string[];
-  readonly #handler: Handler;
+  readonly #handlers: ReadonlyMap<string, Handler>;
+  readonly #loggedAt = new Map<string, number>();
   readonly #concurrency: number;
   readonly #lease: number;
   readonly #consumer: string;
@@ -116,10 +125,16 @@ export class Worker {
   #beatAt = Infinity;
   #life: Promise<void> | undefined;
 
-  constructor(client: Client, topics: string | readonly string[], handler: Handler, options: WorkerOptions = {}) {
+  constructor(client: Client, topics: string | readonly string[], handler: Handler, options?: WorkerOptions);
+  /** With a handler for each topic; the topic named first is served first. */
+  constructor(client: Client, handlers: Readonly<Record<string, Handler>>, options?: WorkerOptions);
+  constructor(client: Client, topics: string | readonly string[] | Readonly<Record<string, Handler>>, second?: Handler | WorkerOptions, third?: WorkerOptions) {
+    const isOne = typeof topics === "string" || Array.isArray(topics);
+    if (isOne !== (typeof second === "function")) throw new TypeError("give topics and a handler, or a handler for each topic as in { orders: closeOrder }");
+    const options = (isOne ? third : (second as WorkerOptions | undefined)) ?? {};
     this.#client = client;
-    this.#topics = typeof topics === "string" ? [topics] : [...topics];
-    this.#handler = handler;
+    this.#topics = typeof topics === "string" ? [topics] : Array.isArray(topics) ? [...(topics as readonly string[])] : Object.keys(topics);
+    this.#handlers = new Map(isOne ? this.#topics.map((topic) => [topic, second as Handler]) : Object.entries(topics as Readonly<Record<string, Handler>>));
     this.#concurrency = options.concurrency ?? 10;
     this.#lease = milliseconds(options.lease ?? "60s");
     this.#consumer = options.consumer ?? consumerName(hostname(), process.pid);
@@ -254,12 +269,16 @@ export class Worker {
   async #handle(one: Held): Promise<void> {
     let settle: () => void;
     try {
-      await this.#handler(one.job, { get signal() { return one.controller.signal; } }); // prettier-ignore
-      settle = () => this.#settle(one, "ack", "ack");
+      const handler = this.#handlers.get(one.job.topic) as Handler;
+      const reportProgress = async (progress: string): Promise<boolean> => (await this.#client.extend(one.job, { lease: this.#lease, progress }))[0] === null;
+      const result = await handler(one.job, { get signal() { return one.controller.signal; }, reportProgress }); // prettier-ignore
+      const members = this.#resultMembers(result);
+      settle = () => this.#settle(one, "ack", "ack", members);
     } catch (fault) {
       const error = cutText(fault instanceof Error ? fault.message || (fault instanceof Retry || fault instanceof Reject ? "" : fault.name) : String(fault));
       const members = error ? { error } : {};
-      if (fault instanceof Reject) settle = () => this.#settle(one, "nack", "reject", { ...members, final: true });
+      if (!one.isAnswered && !one.job.cancelRequested) this.#log(`job ${one.job.topic}/${one.job.id} failed in attempt ${one.job.attempt}: ${error}`, fault instanceof Retry || fault instanceof Reject ? undefined : fault);
+      if (fault instanceof Reject) settle = () => this.#settle(one, "nack", "reject", { ...members, final: true, ...this.#resultMembers(fault.result) });
       else if (fault instanceof Retry) {
         const delay = fault.after === undefined ? {} : { delay: durationText(fault.after) };
         settle = () => this.#settle(one, "nack", "retry", { ...members, ...delay });
@@ -269,6 +288,15 @@ export class Worker {
     this.#running--;
     settle();
     this.#changed();
+  }
+
+  #resultMembers(result: unknown): Json {
+    try {
+      return resultMembers(result);
+    } catch (fault) {
+      this.#report(fault, "result"); // it is not JSON: the work is done, so the job is acked without it
+      return {};
+    }
   }
 
   // ---- heartbeat ----
@@ -336,6 +364,7 @@ export class Worker {
 
   /** Notifies the handler; its result is thrown away. */
   #lose(one: Held): void {
+    this.#log(`the lease of job ${one.job.topic}/${one.job.id} is lost; another worker may process it`);
     one.controller.abort(new LeaseEnded("the lease of this job is lost", { code: "lease_ended" }));
     this.#finish(one, "lost");
   }
@@ -370,7 +399,16 @@ export class Worker {
     queue.isSending = false;
   }
 
+  /** Sends each part of the size of a request by itself: if one is rejected, the others count. */
   async #send(verb: AnswerVerb, those: readonly Held[]): Promise<void> {
+    let start = 0;
+    for (const { length } of batchesOf(those.map((one) => one.answer ?? {}))) {
+      await this.#sendPart(verb, those.slice(start, start + length));
+      start += length;
+    }
+  }
+
+  async #sendPart(verb: AnswerVerb, those: readonly Held[]): Promise<void> {
     let results: LeaseResults = [];
     try {
       results = await answerLeases(
@@ -386,14 +424,37 @@ export class Worker {
         },
       );
     } catch (fault) {
+      if (fault instanceof TarryError && (fault.code === "result_too_big" || fault.code === "body_too_big")) return this.#sendApart(verb, those, fault);
       this.#report(fault, verb);
     }
     for (const [at, one] of those.entries()) this.#finish(one, results[at] === null ? one.outcome : "lost");
   }
 
-  // ---- hooks ----
+  /** One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result. */
+  async #sendApart(verb: AnswerVerb, those: readonly Held[], fault: TarryError): Promise<void> {
+    const [first] = those;
+    if (those.length > 1 || !first) {
+      const half = those.length >> 1;
+      await this.#send(verb, those.slice(0, half));
+      return this.#send(verb, those.slice(half));
+    }
+    this.#report(fault, "result");
+    const { result_base64: _bytes, result_type: _type, ...rest } = first.answer ?? {};
+    first.answer = rest;
+    return this.#send(verb, those);
+  }
+
+  // ---- logs and hooks ----
+
+  #log(text: string, ...more: unknown[]): void {
+    if (this.#hooks.log !== false) console.warn(`tarry: ${text}`, ...more.filter((one) => one !== undefined));
+  }
 
   #report(error: unknown, what: string): void {
+    if (now() - (this.#loggedAt.get(what) ?? -Infinity) >= LOG_PAUSE_MS) {
+      this.#loggedAt.set(what, now());
+      this.#log(`${what} failed: ${error instanceof Error ? error.message : String(error)}`);
+    }
     this.#hook(() => this.#hooks.onError?.(error, what), what === "hook");
   }
 

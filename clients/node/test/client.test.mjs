@@ -8,11 +8,11 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { cutText } from "../build/client.js";
+import { cutText, resultMembers } from "../build/client.js";
 import { durationText, milliseconds, momentText } from "../build/duration.js";
 import { errorOf } from "../build/errors.js";
 import { BadSignature, Client, newId, Reject, verify, Worker } from "../build/index.js";
-import { bodyOf } from "../build/job.js";
+import { bodyOf, jobOf } from "../build/job.js";
 import { retryAfterOf } from "../build/transport.js";
 import { consumerName } from "../build/worker.js";
 
@@ -178,4 +178,49 @@ test("a_worker_ends_where_it_may_not_take_and_a_hook_that_fails_stops_nothing", 
 
 test("a_consumer_is_host_and_process_in_64_characters", () => {
   for (const [host, name] of [["shop-1", "shop-1:77"], ["sh op\né", "shop:77"], ["h".repeat(80), `${"h".repeat(61)}:77`], ["", ":77"]]) assert.equal(consumerName(host, 77), name);
+});
+
+test("a_result_belongs_to_one_job", async () => {
+  const client = new Client("http://127.0.0.1:9");
+  for (const leases of [["a", "b"], []]) await assert.rejects(client.ack(leases, { result: 1 }), /a result belongs to one job/);
+  assert.deepEqual(resultMembers({ sum: 3 }), { result_base64: "eyJzdW0iOjN9", result_type: "application/json" });
+  assert.deepEqual([resultMembers(undefined), resultMembers(null)], [{}, {}]);
+});
+
+test("a_result_is_bytes_however_the_answer_has_it", () => {
+  const cases = [
+    [{}, undefined, ""],
+    [{ result: { a: "é" }, result_type: "application/json" }, '{"a":"é"}', '{"a":"é"}'],
+    [{ result: "é", result_type: "text/plain" }, "é", "é"],
+    [{ result: "x", result_type: "application/json" }, '"x"', '"x"'],
+    [{ result_base64: "eA==" }, "x", "x"],
+  ];
+  for (const [members, result, text] of cases) {
+    const job = jobOf({ topic: "t", id: "1", state: "finished", duration_ms: 1500, finished_at: "2026-11-20T09:00:00.000Z", ...members });
+    assert.deepEqual([job.result?.toString(), job.resultText, job.duration, job.finishedAt.getTime()], [result, text, 1500, Date.UTC(2026, 10, 20, 9)]);
+  }
+  assert.deepEqual(jobOf({ result: [1], result_type: "application/json" }).resultJson(), [1]);
+  assert.equal(jobOf({}).resultJson(), undefined);
+});
+
+test("a_worker_has_one_handler_or_one_for_each_topic", () => {
+  const client = new Client("http://127.0.0.1:9");
+  new Worker(client, { a: () => 1, b: () => 2 }, { concurrency: 2 });
+  for (const given of [["t"], [["t"], { concurrency: 2 }], [{ a: () => 1 }, () => 1]]) assert.throws(() => new Worker(client, ...given), /give topics and a handler/);
+});
+
+test("a_kind_of_call_that_fails_is_logged_once_in_ten_seconds_and_reported_each_time", async (context) => {
+  const seen = [];
+  for (const log of [true, false]) {
+    const { mock } = context.mock.method(console, "warn", () => undefined);
+    const errors = [];
+    const worker = new Worker(new Client({ url: "http://127.0.0.1:9", retryFor: 0 }), "t", () => 1, { log, onError: (_, what) => errors.push(what) });
+    const run = worker.run({ signals: false });
+    while (errors.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+    await worker.stop();
+    await run;
+    seen.push(mock.calls.filter(({ arguments: [line] }) => line.startsWith("tarry: take failed: ")).length);
+    context.mock.restoreAll();
+  }
+  assert.deepEqual(seen, [1, 0]);
 });

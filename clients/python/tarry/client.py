@@ -30,7 +30,7 @@ Named = Union[Job, Pushed, tuple[str, str]]
 BATCH = 1000
 LEASES = 1000
 PROGRESS = 256
-RESULTS_BYTES = 4 << 20  # of a request that acks; the server takes 16 MiB
+RESULTS_BYTES = 1 << 19  # of a request that acks; the server takes 1 MiB
 
 
 def _token(token: str | None) -> str | None:

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any, Awaitable, Callable, Iterator, Mapping, Sequence, cast
 
-from .client import LEASES, Client, _result, cut_text
+from .client import LEASES, Client, _batches, _result, cut_text
 from .errors import Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError
 from .job import Duration, Job
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut
@@ -418,6 +418,13 @@ class Worker:
                     self._send(verb, those)
 
     def _send(self, verb: str, those: list[_Held]) -> None:
+        """Sends each part of the size of a request by itself: if one is rejected, the others count."""
+        start = 0
+        for part in _batches([one.answer for one in those]):
+            self._send_part(verb, those[start : start + len(part)])
+            start += len(part)
+
+    def _send_part(self, verb: str, those: list[_Held]) -> None:
         results: list[TarryError | None] = []
         try:
             results = self.client._answers(
@@ -425,7 +432,7 @@ class Worker:
                 longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
-            if isinstance(fault, TarryError) and fault.code == "result_too_big":
+            if isinstance(fault, TarryError) and fault.code in ("result_too_big", "body_too_big"):
                 return self._send_apart(verb, those, fault)
             self._report_error(fault, verb)
             results = [fault if isinstance(fault, TarryError) else TarryError(str(fault))] * len(those)

@@ -193,9 +193,9 @@ def test_a_result_belongs_to_one_job():
             _items(jobs, _result("x"))
 
 
-def test_a_request_has_at_most_a_thousand_leases_and_a_few_megabytes_of_results():
+def test_a_request_has_at_most_a_thousand_leases_and_half_a_megabyte_of_results():
     assert [len(batch) for batch in _batches([{"lease": "l"}] * 2500)] == [1000, 1000, 500]
-    assert [len(batch) for batch in _batches([{"result_base64": "x" * (1 << 20)}] * 9)] == [4, 4, 1]
+    assert [len(batch) for batch in _batches([{"result_base64": "x" * (1 << 17)}] * 9)] == [4, 4, 1]
     assert list(_batches([])) == []
 
 
