@@ -5,7 +5,9 @@ package tarry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,6 +17,8 @@ import (
 const (
 	pushesMax = 1000 // in a request
 	leasesMax = 1000
+
+	resultsBytesMax = 1 << 19 // of results in base64, in a request; the server takes 1 MiB
 )
 
 // Client calls a server, or several that share a store. Any number of goroutines may use a client at the same time.
@@ -101,7 +105,7 @@ func pushedOf(results []result, n int) PushResult {
 	one := &results[n]
 	switch one.Result {
 	case "created", "replaced", "existed":
-		return PushResult{Pushed: Pushed{ID: one.ID, Result: one.Result, DueAt: one.DueAt}}
+		return PushResult{Pushed: Pushed{Topic: one.Topic, ID: one.ID, Result: one.Result, DueAt: one.DueAt}}
 	}
 	return PushResult{Err: one.toError(0, 0)}
 }
@@ -313,6 +317,133 @@ func (c *Client) Take(ctx context.Context, take Take) ([]Job, error) {
 	return answer.Jobs, nil
 }
 
+// WaitOptions of Wait; the zero value waits up to 30 s for all jobs.
+type WaitOptions struct {
+	Any     bool          // until one of the jobs has ended
+	Timeout time.Duration // up to 4 minutes
+}
+
+const waitDefault = 30 * time.Second
+
+// Wait waits until all of up to 1,000 jobs have ended, or any. It returns each as it is then, in the given order. The state is "finished" or "dead" if the job has ended,
+// and "unknown" if it does not exist: a job that finished before the call is found only if its topic keeps finished jobs.
+func (c *Client) Wait(ctx context.Context, options WaitOptions, names ...JobName) ([]Job, error) {
+	body := struct {
+		Jobs []JobName `json:"jobs"`
+		For  string    `json:"for"`
+		Wait string    `json:"wait"`
+	}{names, "all", ""}
+	if options.Any {
+		body.For = "any"
+	}
+	if options.Timeout == 0 {
+		options.Timeout = waitDefault
+	}
+	body.Wait = wholeMilliseconds(options.Timeout)
+	var found struct{ Jobs []Job }
+	r := request{method: "POST", path: "/v1/wait", query: url.Values{"body": {"base64"}}, body: body}
+	if err := c.transport.call(ctx, c.long(&r, options.Timeout), &found); err != nil {
+		return nil, err
+	}
+	byName := make(map[JobName]Job, len(names))
+	for _, job := range found.Jobs {
+		byName[job.Name()] = job
+	}
+	jobs := make([]Job, len(names))
+	for at, name := range names {
+		if jobs[at] = byName[name]; jobs[at].ID == "" {
+			jobs[at] = Job{Topic: name.Topic, ID: name.ID, State: "unknown"}
+		}
+	}
+	return jobs, nil
+}
+
+// long prepares a call that the server answers after the wait at the latest.
+func (c *Client) long(r *request, wait time.Duration) *request {
+	r.timeout, r.retryFor = wait+c.transport.timeout, wait+max(c.transport.retryFor, 0)
+	r.isOnce = c.transport.retryFor < 0
+	return r
+}
+
+// PushAndWait pushes a job and waits for its end, up to 4 minutes (0: 30 s). It returns the job with its outcome and result, or as it is after the wait. If the answer is
+// lost, the call is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
+func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration) (*Job, error) {
+	made, err := push.item()
+	if err != nil {
+		return nil, err
+	}
+	if made.ID == "" {
+		made.ID = newID(time.Now())
+	}
+	if wait == 0 {
+		wait = waitDefault
+	}
+	name := JobName{made.Topic, made.ID}
+	r := request{method: "PUT", path: jobPath(name.Topic, name.ID), query: made.query(), raw: made.Body, contentType: made.ContentType, header: made.header()}
+	r.query.Set("wait", wholeMilliseconds(wait))
+	var answer struct {
+		Job
+		Attempt *int            `json:"attempt"`
+		Result  json.RawMessage `json:"result"`
+		Base64  []byte          `json:"result_base64"`
+	}
+	err = c.transport.call(ctx, c.long(&r, wait), &answer)
+	var fault *Error
+	switch {
+	case r.isRepeated && errors.As(err, &fault) && fault.Code == "leased": // an earlier try has pushed it, and a worker holds it
+		jobs, err := c.Wait(ctx, WaitOptions{Timeout: wait}, name)
+		if err != nil {
+			return nil, err
+		}
+		return &jobs[0], nil
+	case err != nil:
+		return nil, err
+	case answer.Attempt == nil: // it existed, and has ended
+		job, err := c.Get(ctx, name.Topic, name.ID)
+		if errors.Is(err, ErrNotFound) {
+			return &Job{Topic: name.Topic, ID: name.ID, State: "unknown"}, nil
+		}
+		return job, err
+	}
+	job := answer.Job
+	job.Attempt, job.Result = *answer.Attempt, answer.Base64
+	var text string
+	if answer.Result != nil && !strings.HasPrefix(job.ResultType, "application/json") && json.Unmarshal(answer.Result, &text) == nil {
+		job.Result = []byte(text)
+	} else if answer.Result != nil {
+		job.Result = answer.Result
+	}
+	return &job, nil
+}
+
+// query returns the options of a push of one job.
+func (i *item) query() url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{"delay": i.Delay, "at": i.At, "ttl": i.TTL, "lease_for": i.Lease, "backoff": i.Backoff, "on_conflict": i.OnConflict,
+		"once": i.Once, "once_for": i.OnceFor, "keep_finished": i.Keep, "callback": i.Callback} {
+		add(query, name, value)
+	}
+	if i.Priority != nil {
+		query.Set("priority", strconv.Itoa(*i.Priority))
+	}
+	if i.MaxAttempts != 0 {
+		query.Set("max_attempts", strconv.Itoa(i.MaxAttempts))
+	}
+	return query
+}
+
+// header returns the meta of a push of one job.
+func (i *item) header() http.Header {
+	header := http.Header{}
+	for name, value := range i.Meta {
+		if name != "traceparent" && name != "tracestate" {
+			name = "Tarry-Meta-" + name
+		}
+		header.Set(name, value)
+	}
+	return header
+}
+
 // answer is the answer for a lease.
 type answer struct {
 	Lease    string `json:"lease"`
@@ -320,6 +451,22 @@ type answer struct {
 	Error    string `json:"error,omitempty"`
 	Final    bool   `json:"final,omitempty"`
 	LeaseFor string `json:"lease_for,omitempty"`
+	Progress string `json:"progress,omitempty"`
+
+	Result     []byte `json:"result_base64,omitempty"`
+	ResultType string `json:"result_type,omitempty"`
+}
+
+// setResult sets the result of the answer, unless it is nil.
+func (a *answer) setResult(result any, contentType string) error {
+	if result == nil {
+		return nil
+	}
+	bytes, found, err := bodyOf(result)
+	if err == nil {
+		a.Result, a.ResultType = bytes, firstOf(contentType, found)
+	}
+	return err
 }
 
 // Ack reports that the jobs are done. The errors are those of the leases, in order, nil for each success; a job that an earlier try of this
@@ -328,21 +475,54 @@ func (c *Client) Ack(ctx context.Context, leases ...string) ([]error, error) {
 	return c.answer(ctx, "ack", leases, answer{})
 }
 
-// Nack describes the failure of jobs.
+// Ack has the result of a job: []byte, a string, or anything else, which becomes JSON.
+type Ack struct {
+	Result      any
+	ContentType string // if another than that of the kind of value
+}
+
+// AckWith is Ack with a result, of one job. If the result is too big, the error is ErrRefused, and the job stays leased.
+func (c *Client) AckWith(ctx context.Context, ack Ack, leases ...string) ([]error, error) {
+	var like answer
+	if err := like.setResult(ack.Result, ack.ContentType); err != nil {
+		return nil, err
+	}
+	return c.answer(ctx, "ack", leases, like)
+}
+
+// Nack describes the failure of jobs. With Final it may have a result, of one job, which is sent to those that wait for the job.
 type Nack struct {
 	Delay time.Duration // 0: by the job's backoff
 	Error string
 	Final bool // no further attempt
+
+	Result      any // as in Ack
+	ContentType string
 }
 
 // Nack reports that the jobs failed.
 func (c *Client) Nack(ctx context.Context, nack Nack, leases ...string) ([]error, error) {
-	return c.answer(ctx, "nack", leases, answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final})
+	like := answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final}
+	if err := like.setResult(nack.Result, nack.ContentType); err != nil {
+		return nil, err
+	}
+	return c.answer(ctx, "nack", leases, like)
 }
 
 // Extend makes the leases end after this time from now; 0 means the lease time of the job.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, leases ...string) ([]error, error) {
 	return c.answer(ctx, "extend", leases, answer{LeaseFor: milliseconds(lease)})
+}
+
+// Extend has the options of ExtendWith.
+type Extend struct {
+	Lease    time.Duration // 0: the lease time of the job
+	Progress string        // how far the job is, up to 256 bytes of text; shown with the job
+}
+
+// ExtendWith is Extend with a progress.
+func (c *Client) ExtendWith(ctx context.Context, extend Extend, leases ...string) ([]error, error) {
+	return c.answer(ctx, "extend", leases, answer{LeaseFor: milliseconds(extend.Lease), Progress: cutTextTo(extend.Progress, progressBytes)})
 }
 
 // GiveBack returns jobs that were not started: they are ready again immediately, and the attempt does not count.
@@ -397,6 +577,9 @@ func ignoreIf(mayBeDone bool, err error) error {
 }
 
 func (c *Client) answer(ctx context.Context, verb string, leases []string, like answer) ([]error, error) {
+	if like.Result != nil && len(leases) != 1 {
+		return nil, errors.New("tarry: a result belongs to one job, so ack the others in another call")
+	}
 	answers := make([]answer, len(leases))
 	for at, lease := range leases {
 		answers[at] = like
@@ -405,13 +588,24 @@ func (c *Client) answer(ctx context.Context, verb string, leases []string, like 
 	return c.answerLeases(ctx, verb, answers, request{})
 }
 
+// fitting returns how many of the answers go in one request.
+func fitting(answers []answer) int {
+	for at, size := 0, 0; at < len(answers) && at < leasesMax; at++ {
+		if size += len(answers[at].Result) / 3 * 4; at > 0 && size > resultsBytesMax {
+			return at
+		}
+	}
+	return min(len(answers), leasesMax)
+}
+
 func (c *Client) answerLeases(ctx context.Context, verb string, answers []answer, how request) ([]error, error) {
 	type leases struct {
 		Leases []answer `json:"leases"`
 	}
 	outcomes := make([]error, 0, len(answers))
-	for start := 0; start < len(answers); start += leasesMax {
-		part := answers[start:min(start+leasesMax, len(answers))]
+	for start, end := 0, 0; start < len(answers); start = end {
+		end = start + fitting(answers[start:])
+		part := answers[start:end]
 		r := how
 		r.method, r.path, r.body = "POST", "/v1/"+verb, leases{part}
 		var found struct{ Results []result }

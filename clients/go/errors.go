@@ -86,6 +86,7 @@ func kindOf(code string, status int) error {
 
 // result is one of a batch, or a problem: the members of both.
 type result struct {
+	Topic  string    `json:"topic"`
 	ID     string    `json:"id"`
 	Result string    `json:"result"`
 	DueAt  time.Time `json:"due_at"`

@@ -2,9 +2,11 @@ package tarry
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -29,20 +31,32 @@ type Push struct {
 	OnConflict  string // if the id exists: keep, replace, reject, after
 	// Once makes the push idempotent: if a push to the topic had the same text within OnceFor (5 minutes), nothing changes, even if its job has
 	// ended. The server then generates a missing id.
-	Once        string
-	OnceFor     time.Duration
-	Callback    string
-	Meta        map[string]string
-	ContentType string
-	TraceParent string
-	TraceState  string
+	Once    string
+	OnceFor time.Duration
+	// KeepFinished is how long the server keeps the job and its result after its end, in place of the setting of the topic; see Keep.
+	KeepFinished *time.Duration
+	Callback     string
+	Meta         map[string]string
+	ContentType  string
+	TraceParent  string
+	TraceState   string
 }
 
 // Priority returns a priority for Push and Move.
 func Priority(n int) *int { return &n }
 
+// Keep returns a time for Push.KeepFinished; 0 keeps nothing.
+func Keep(d time.Duration) *time.Duration { return &d }
+
+// JobName names a job, for Wait.
+type JobName struct {
+	Topic string `json:"topic"`
+	ID    string `json:"id"`
+}
+
 // Pushed is the result of a push.
 type Pushed struct {
+	Topic  string
 	ID     string
 	Result string // created, replaced, or existed if nothing was changed
 	DueAt  time.Time
@@ -67,6 +81,52 @@ type Job struct {
 	Consumer   string    `json:"consumer"` // name of the consumer that holds the job
 	// CancelRequested is set in jobs of Get and List: the job is cancelled when its lease ends, unless it is acked.
 	CancelRequested bool `json:"cancel_requested"`
+
+	// Members of a job that has ended. Its State is "finished" or "dead".
+	Outcome    string    `json:"outcome"` // acked, cancelled, expired
+	FinishedAt time.Time `json:"finished_at"`
+	DurationMS int64     `json:"duration_ms"`   // of the last attempt; see Duration
+	Progress   string    `json:"progress"`      // the last one that the worker reported, also of a leased job
+	Result     []byte    `json:"result_base64"` // that the worker returned
+	ResultType string    `json:"result_type"`
+
+	toSet  any // the result that a handler has set
+	extend func(ctx context.Context, progress string) (bool, error)
+}
+
+// Name names the job, for Wait.
+func (j *Job) Name() JobName { return JobName{j.Topic, j.ID} }
+
+// Name names the job, for Wait.
+func (p Pushed) Name() JobName { return JobName{p.Topic, p.ID} }
+
+// Leases returns the leases of the jobs, for Ack, Nack, Extend and GiveBack.
+func Leases(jobs []Job) []string {
+	leases := make([]string, len(jobs))
+	for at := range jobs {
+		leases[at] = jobs[at].Lease
+	}
+	return leases
+}
+
+// Duration returns the duration of the last attempt of a finished job.
+func (j *Job) Duration() time.Duration { return time.Duration(j.DurationMS) * time.Millisecond }
+
+// ResultText returns the result as a string.
+func (j *Job) ResultText() string { return string(j.Result) }
+
+// ResultJSON reads the result into v.
+func (j *Job) ResultJSON(v any) error { return json.Unmarshal(j.Result, v) }
+
+// SetResult sets the result of the job, for handlers: []byte, a string, or anything else, which becomes JSON. It is sent with the ack, or with the nack of Reject.
+func (j *Job) SetResult(result any) { j.toSet = result }
+
+// ReportProgress shows with the job how far it is, for handlers: up to 256 bytes of text. It returns false if the lease is lost.
+func (j *Job) ReportProgress(ctx context.Context, progress string) (bool, error) {
+	if j.extend == nil {
+		return false, errors.New("tarry: no worker holds the job")
+	}
+	return j.extend(ctx, progress)
 }
 
 // Text returns the body as a string.
@@ -99,6 +159,7 @@ type item struct {
 	OnConflict  string            `json:"on_conflict,omitempty"`
 	Once        string            `json:"once,omitempty"`
 	OnceFor     string            `json:"once_for,omitempty"`
+	Keep        string            `json:"keep_finished,omitempty"`
 	Callback    string            `json:"callback,omitempty"`
 	Meta        map[string]string `json:"meta,omitempty"`
 }
@@ -115,6 +176,9 @@ func (p *Push) item() (item, error) {
 		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,
 		TTL: milliseconds(p.TTL), Lease: milliseconds(p.Lease), MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, OnConflict: p.OnConflict,
 		Once: p.Once, OnceFor: milliseconds(p.OnceFor), Callback: p.Callback, Meta: p.Meta,
+	}
+	if p.KeepFinished != nil {
+		made.Keep = wholeMilliseconds(*p.KeepFinished)
 	}
 	if made.ID == "" {
 		if p.Once == "" { // else the server generates one that belongs to the shard of the once
@@ -206,20 +270,25 @@ func newID(now time.Time) string {
 	return string(id[:])
 }
 
-const errorBytes = 200 // of an attempt's error, as the server keeps them
+const (
+	errorBytes    = 200 // of an attempt's error, as the server keeps them
+	progressBytes = 256
+)
 
-// cutText returns one line of valid UTF-8 with at most this length.
-func cutText(text string) string {
+// cutText returns one line of valid UTF-8 with at most the length of an error.
+func cutText(text string) string { return cutTextTo(text, errorBytes) }
+
+func cutTextTo(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, text)
-	if len(text) <= errorBytes {
+	if len(text) <= most {
 		return text
 	}
-	end := errorBytes
+	end := most
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}

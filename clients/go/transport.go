@@ -106,6 +106,7 @@ type request struct {
 	body         any    // written as JSON; nil: no body
 	raw          []byte // in place of body, with its content type
 	contentType  string
+	header       http.Header
 	timeout      time.Duration // of a try; 0: the client's
 	isOnce       bool          // never made again
 	retryFor     time.Duration // 0: the client's
@@ -192,7 +193,7 @@ func (t *transport) once(ctx context.Context, r *request, body []byte, out any) 
 	if len(r.query) > 0 {
 		target += "?" + strings.ReplaceAll(r.query.Encode(), "+", "%20") // a plus itself is %2B by then
 	}
-	status, header, data, err := t.exchange(ctx, r.method, target, body, r.contentType)
+	status, header, data, err := t.exchange(ctx, r, target, body)
 	if err != nil || status >= 502 && status <= 504 {
 		t.at.CompareAndSwap(at, (at+1)%int64(len(t.places)))
 	}
@@ -212,20 +213,21 @@ func (t *transport) once(ctx context.Context, r *request, body []byte, out any) 
 	return 0, nil
 }
 
-func (t *transport) exchange(ctx context.Context, method, target string, body []byte, contentType string) (int, http.Header, []byte, error) {
+func (t *transport) exchange(ctx context.Context, r *request, target string, body []byte) (int, http.Header, []byte, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
 	}
-	message, err := http.NewRequestWithContext(ctx, method, target, reader)
+	message, err := http.NewRequestWithContext(ctx, r.method, target, reader)
 	if err != nil {
 		return 0, nil, nil, err
 	}
+	if r.header != nil {
+		message.Header = r.header.Clone()
+	}
 	message.Header.Set("User-Agent", "tarry-go")
 	if body != nil {
-		if contentType == "" {
-			contentType = "application/json"
-		}
+		contentType := firstOf(r.contentType, "application/json")
 		message.Header.Set("Content-Type", contentType)
 	}
 	if t.token != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -294,6 +295,68 @@ func TestAConsumerIsHostAndProcessIn64Characters(t *testing.T) {
 	for host, name := range map[string]string{"shop-1": "shop-1:77", "sh op\né": "shop:77", strings.Repeat("h", 80): strings.Repeat("h", 61) + ":77", "": ":77"} {
 		if found := consumerName(host, 77); found != name {
 			t.Errorf("%q of %q", found, host)
+		}
+	}
+}
+
+func TestAResultBelongsToOneJob(t *testing.T) {
+	client, _ := New(Options{URL: "http://127.0.0.1:9", RetryFor: -1})
+	for _, leases := range [][]string{{}, {"a", "b"}} {
+		if _, err := client.AckWith(context.Background(), Ack{Result: "x"}, leases...); err == nil || !strings.Contains(err.Error(), "a result belongs to one job") {
+			t.Error(leases, err)
+		}
+	}
+	var one answer
+	if err := one.setResult(map[string]int{"sum": 3}, ""); err != nil || string(one.Result) != `{"sum":3}` || one.ResultType != "application/json" {
+		t.Error(one, err)
+	}
+	if err := one.setResult(func() {}, ""); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+}
+
+func TestRequestsWithResultsStayBelowTheLimitOfTheServer(t *testing.T) {
+	if found := fitting(make([]answer, 2500)); found != leasesMax {
+		t.Error(found)
+	}
+	big := answer{Result: make([]byte, 3<<15)} // 128 KiB in base64
+	if found := fitting([]answer{big, big, big, big, big}); found != 4 {
+		t.Error(found)
+	}
+	if found := fitting([]answer{{Result: make([]byte, 1<<20)}, big}); found != 1 {
+		t.Error(found)
+	}
+}
+
+func TestAFinishedJobIsRead(t *testing.T) {
+	var job Job
+	text := `{"topic":"t","id":"1","state":"finished","outcome":"acked","finished_at":"2026-11-20T09:00:00.000Z","duration_ms":1500,"result_type":"application/json","result_base64":"eyJzdW0iOjN9"}`
+	var sum struct{ Sum int }
+	if err := json.Unmarshal([]byte(text), &job); err != nil || job.Duration() != 1500*time.Millisecond || !job.FinishedAt.Equal(time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)) {
+		t.Error(job, err)
+	}
+	if err := job.ResultJSON(&sum); err != nil || sum.Sum != 3 || job.ResultText() != `{"sum":3}` || job.Name() != (JobName{"t", "1"}) {
+		t.Error(sum, err)
+	}
+	if _, err := job.ReportProgress(context.Background(), "x"); err == nil {
+		t.Error("no worker holds this job")
+	}
+	if found := Leases([]Job{{Lease: "a"}, {Lease: "b"}}); len(found) != 2 || found[1] != "b" {
+		t.Error(found)
+	}
+}
+
+func TestAKindOfCallThatFailsIsLoggedOnceInTenSecondsAndReportedEachTime(t *testing.T) {
+	client, _ := New(Options{URL: "http://127.0.0.1:9"})
+	for _, noLog := range []bool{false, true} {
+		var lines strings.Builder
+		reported := 0
+		worker := NewWorker(client, []string{"t"}, nil, WorkerOptions{Logger: slog.New(slog.NewTextHandler(&lines, nil)), NoLog: noLog, OnError: func(error, string) { reported++ }})
+		for _, what := range []string{"take", "take", "extend"} {
+			worker.report(errors.New("no route"), what)
+		}
+		if reported != 3 || strings.Count(lines.String(), "take failed: no route") != strings.Count(lines.String(), "extend failed: no route") || (lines.Len() == 0) != noLog {
+			t.Error(reported, lines.String())
 		}
 	}
 }

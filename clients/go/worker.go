@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	linger           = 5 * time.Millisecond   // for answers that come together
 	beats            = 10                     // in the time of a lease: nine tenths are left whenever the server goes
 	leaseGrace       = 2 * time.Second        // that leases have once a server is back
+	logPause         = 10 * time.Second       // between lines about the same kind of call that fails
 	beatPause        = 250 * time.Millisecond // at most, before an extend or an answer that failed is made again: soon enough for that grace
 )
 
@@ -43,15 +45,24 @@ type WorkerOptions struct {
 	Grace       time.Duration // time for handlers after Run's context has ended, 30 s; below 0: no time
 	OnTaken     func(job *Job)
 	OnDone      func(job *Job, outcome string, took time.Duration)
-	OnError     func(err error, what string) // what failed: take, ack, nack, return, extend, or handler for a panic
+	OnError     func(err error, what string) // what failed: take, ack, nack, return, extend, result, or handler for a panic
+	Logger      *slog.Logger                 // for failures, slog.Default()
+	NoLog       bool                         // logs nothing
+}
+
+// TopicHandler is a topic and the handler of its jobs.
+type TopicHandler struct {
+	Topic  string
+	Handle Handler
 }
 
 // Worker takes jobs, runs a handler on them, extends their leases and answers for them.
 type Worker struct {
 	client  *Client
 	topics  []string
-	handler Handler
 	options WorkerOptions
+
+	handlers map[string]Handler // by topic
 
 	stopping chan struct{} // closed by Stop
 	over     chan struct{} // closed at the end of Run
@@ -66,6 +77,7 @@ type Worker struct {
 	isRun   bool
 	isStop  bool
 	queues  map[string]*queue
+	logged  map[string]time.Time // when the failure of such a call was logged
 }
 
 // held is a job from take to answer. The worker's mutex guards it.
@@ -110,6 +122,15 @@ func consumerName(host string, pid int) string {
 
 // NewWorker returns a worker for the topics, which are served in this order.
 func NewWorker(client *Client, topics []string, handler Handler, options WorkerOptions) *Worker {
+	handlers := make([]TopicHandler, len(topics))
+	for at, topic := range topics {
+		handlers[at] = TopicHandler{topic, handler}
+	}
+	return NewTopicWorker(client, handlers, options)
+}
+
+// NewTopicWorker returns a worker with a handler for each topic. The topics are served in this order.
+func NewTopicWorker(client *Client, handlers []TopicHandler, options WorkerOptions) *Worker {
 	if options.Concurrency < 1 {
 		options.Concurrency = 10
 	}
@@ -123,11 +144,18 @@ func NewWorker(client *Client, topics []string, handler Handler, options WorkerO
 	if options.Grace == 0 {
 		options.Grace = 30 * time.Second
 	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
 	w := &Worker{
-		client: client, topics: topics, handler: handler, options: options, grace: max(options.Grace, 0),
+		client: client, options: options, handlers: map[string]Handler{}, logged: map[string]time.Time{}, grace: max(options.Grace, 0),
 		stopping: make(chan struct{}), over: make(chan struct{}),
 		slot: make(chan struct{}, 1), beat: make(chan struct{}, 1), rest: make(chan struct{}, 1),
 		held: map[*held]struct{}{}, queues: map[string]*queue{},
+	}
+	for _, one := range handlers {
+		w.topics = append(w.topics, one.Topic)
+		w.handlers[one.Topic] = one.Handle
 	}
 	for _, verb := range []string{"ack", "nack", "return"} {
 		w.queues[verb] = &queue{verb: verb, some: make(chan struct{}, 1), now: make(chan struct{}, 1)}
@@ -270,6 +298,10 @@ func (w *Worker) begin(ctx context.Context, jobs []Job) {
 	now := time.Now()
 	for at := range jobs {
 		one := &held{job: &jobs[at], takenAt: now, livesUntil: now.Add(w.options.Lease), nextBeat: now.Add(w.options.Lease / beats)}
+		one.job.extend = func(ctx context.Context, progress string) (bool, error) {
+			results, err := w.client.ExtendWith(ctx, Extend{Lease: w.options.Lease, Progress: progress}, one.job.Lease)
+			return err == nil && len(results) == 1 && results[0] == nil, err
+		}
 		if w.options.OnTaken != nil {
 			w.options.OnTaken(one.job)
 		}
@@ -332,6 +364,14 @@ func (w *Worker) handle(ctx context.Context, one *held) {
 	default:
 		verb, outcome, reply = "nack", Failed, answer{Error: cutText(err.Error())}
 	}
+	if verb == "ack" || reply.Final {
+		if err := reply.setResult(one.job.toSet, ""); err != nil {
+			w.report(err, "result") // it is not JSON: the work is done, so the job is acked without it
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log(fmt.Sprintf("job %s/%s failed in attempt %d: %s", one.job.Topic, one.job.ID, one.job.Attempt, err))
+	}
 	w.mutex.Lock()
 	one.isEnded = true
 	w.running--
@@ -353,10 +393,25 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 			w.report(fmt.Errorf("%w\n%s", err, debug.Stack()), "handler")
 		}
 	}()
-	return w.handler(ctx, job)
+	return w.handlers[job.Topic](ctx, job)
+}
+
+func (w *Worker) log(text string) {
+	if !w.options.NoLog {
+		w.options.Logger.Warn(text)
+	}
 }
 
 func (w *Worker) report(err error, what string) {
+	w.mutex.Lock()
+	isDue := time.Since(w.logged[what]) >= logPause
+	if isDue {
+		w.logged[what] = time.Now()
+	}
+	w.mutex.Unlock()
+	if isDue {
+		w.log(what + " failed: " + err.Error())
+	}
 	if w.options.OnError != nil {
 		w.options.OnError(err, what)
 	}
@@ -464,6 +519,7 @@ func (w *Worker) lose(those []*held) {
 		}
 		w.mutex.Unlock()
 		if isLost {
+			w.log(fmt.Sprintf("the lease of job %s/%s is lost; another worker may process it", one.job.Topic, one.job.ID))
 			w.finish(one, Lost)
 		}
 	}
@@ -545,12 +601,21 @@ func (w *Worker) sendAnswers(ctx context.Context, q *queue) {
 	}
 }
 
-// send makes the answer again for as long as one of the leases lives.
+// send sends each part of the size of a request by itself: if one is rejected, the others count.
 func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 	answers := make([]answer, len(those))
 	for at, one := range those {
 		answers[at] = one.answer
 	}
+	for len(those) > 0 {
+		end := fitting(answers)
+		w.sendPart(ctx, verb, those[:end], answers[:end])
+		those, answers = those[end:], answers[end:]
+	}
+}
+
+// sendPart makes the answer again for as long as one of the leases lives.
+func (w *Worker) sendPart(ctx context.Context, verb string, those []*held, answers []answer) {
 	how := request{retryFor: forever, pauseMax: beatPause, timeout: min(max(w.options.Lease/3, 500*time.Millisecond), w.client.transport.timeout), goesOn: func() bool {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
@@ -562,6 +627,11 @@ func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 		return false
 	}}
 	results, err := w.client.answerLeases(ctx, verb, answers, how)
+	var fault *Error
+	if errors.As(err, &fault) && (fault.Code == "result_too_big" || fault.Code == "body_too_big") {
+		w.sendApart(ctx, verb, those, err)
+		return
+	}
 	if err != nil {
 		w.report(err, verb)
 	}
@@ -572,4 +642,16 @@ func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 			w.finish(one, Lost)
 		}
 	}
+}
+
+// sendApart finds the result that is too big, for which the server has rejected the request. Its job is done, so it is answered without the result.
+func (w *Worker) sendApart(ctx context.Context, verb string, those []*held, err error) {
+	if half := len(those) / 2; half > 0 {
+		w.send(ctx, verb, those[:half])
+		w.send(ctx, verb, those[half:])
+		return
+	}
+	w.report(err, "result")
+	those[0].answer.Result, those[0].answer.ResultType = nil, ""
+	w.send(ctx, verb, those)
 }

@@ -19,11 +19,33 @@ type object map[string]any
 
 // step is what a handler does.
 type step struct {
-	Do      string `json:"do"`
-	Error   string `json:"error"`
-	AfterMS int    `json:"after_ms"`
-	SleepMS int    `json:"sleep_ms"`
-	Heeds   *bool  `json:"heeds"`
+	Result   *outcome `json:"result"`
+	Progress string   `json:"progress"`
+	Do       string   `json:"do"`
+	Error    string   `json:"error"`
+	AfterMS  int      `json:"after_ms"`
+	SleepMS  int      `json:"sleep_ms"`
+	Heeds    *bool    `json:"heeds"`
+}
+
+// outcome is the result of a job.
+type outcome struct {
+	JSON        any     `json:"json"`
+	Text        *string `json:"text"`
+	Base64      []byte  `json:"base64"`
+	ContentType string  `json:"content_type"`
+}
+
+func (o *outcome) value() (any, string) {
+	switch {
+	case o == nil:
+		return nil, ""
+	case o.Text != nil:
+		return *o.Text, o.ContentType
+	case o.JSON != nil:
+		return o.JSON, o.ContentType
+	}
+	return o.Base64, o.ContentType
 }
 
 type plan struct {
@@ -67,6 +89,14 @@ type call struct {
 	Concurrency int               `json:"concurrency"`
 	Consumer    string            `json:"consumer"`
 	Handler     plan              `json:"handler"`
+	Handlers    map[string]plan   `json:"handlers"`
+	NoLog       *bool             `json:"log"`
+	Result      *outcome          `json:"result"`
+	Progress    string            `json:"progress"`
+	As          string            `json:"as"`
+	IDs         []string          `json:"ids"`
+	Any         bool              `json:"any"`
+	KeepMS      *int              `json:"keep_finished_ms"`
 	GraceMS     int               `json:"grace_ms"`
 	Secrets     []string          `json:"secrets"`
 	Headers     map[string]string `json:"headers"`
@@ -113,6 +143,9 @@ func (c *call) push() tarry.Push {
 		Topic: c.Topic, ID: c.ID, Body: c.Body, Delay: ms(c.DelayMS), Priority: c.Priority, TTL: ms(c.TTLMS), MaxAttempts: c.MaxAttempts,
 		Backoff: c.Backoff, OnConflict: c.OnConflict, Once: c.Once, Meta: c.Meta, ContentType: c.ContentType,
 	}
+	if c.KeepMS != nil {
+		made.KeepFinished = tarry.Keep(ms(*c.KeepMS))
+	}
 	if c.AtMS != 0 {
 		made.At = time.UnixMilli(c.AtMS)
 	}
@@ -144,8 +177,31 @@ func job(one *tarry.Job) object {
 	if meta == nil {
 		meta = map[string]string{}
 	}
-	return object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
-		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested}
+	shown := object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
+		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested,
+		"state": one.State, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
+		"outcome": nil, "result_base64": nil}
+	if one.Outcome != "" {
+		shown["outcome"], shown["finished_at_ms"] = one.Outcome, one.FinishedAt.UnixMilli()
+	}
+	if one.Result != nil {
+		shown["result_base64"] = one.Result
+	}
+	return shown
+}
+
+var taken = map[string]tarry.Job{}
+
+// given returns the leases, which come from the jobs if those are to be given.
+func (c *call) given() []string {
+	if c.As == "" {
+		return c.Leases
+	}
+	var jobs []tarry.Job
+	for _, lease := range c.Leases {
+		jobs = append(jobs, taken[lease])
+	}
+	return tarry.Leases(jobs)
 }
 
 func results(found []error, err error) (any, error) {
@@ -224,15 +280,40 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		found, err := client.Take(ctx, tarry.Take{Topics: c.Topics, Max: c.Max, Wait: ms(c.WaitMS), Lease: ms(c.LeaseMS), Consumer: c.Consumer})
 		jobs := []object{}
 		for at := range found {
+			taken[found[at].Lease] = found[at]
 			jobs = append(jobs, job(&found[at]))
 		}
 		return object{"jobs": jobs}, err
 	case "ack":
-		return results(client.Ack(ctx, c.Leases...))
+		if value, contentType := c.Result.value(); value != nil {
+			return results(client.AckWith(ctx, tarry.Ack{Result: value, ContentType: contentType}, c.given()...))
+		}
+		return results(client.Ack(ctx, c.given()...))
 	case "nack":
-		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final}, c.Leases...))
+		value, contentType := c.Result.value()
+		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final, Result: value, ContentType: contentType}, c.given()...))
 	case "extend":
-		return results(client.Extend(ctx, ms(c.LeaseMS), c.Leases...))
+		if c.Progress != "" {
+			return results(client.ExtendWith(ctx, tarry.Extend{Lease: ms(c.LeaseMS), Progress: c.Progress}, c.given()...))
+		}
+		return results(client.Extend(ctx, ms(c.LeaseMS), c.given()...))
+	case "push_and_wait":
+		found, err := client.PushAndWait(ctx, c.push(), ms(c.WaitMS))
+		if err != nil {
+			return nil, err
+		}
+		return object{"job": job(found)}, nil
+	case "wait":
+		var names []tarry.JobName
+		for _, id := range c.IDs {
+			names = append(names, tarry.JobName{Topic: c.Topic, ID: id})
+		}
+		found, err := client.Wait(ctx, tarry.WaitOptions{Any: c.Any, Timeout: ms(c.TimeoutMS)}, names...)
+		jobs := []object{}
+		for at := range found {
+			jobs = append(jobs, job(&found[at]))
+		}
+		return object{"jobs": jobs}, err
 	case "again":
 		again := tarry.Again{Delay: ms(c.DelayMS), Priority: c.Priority}
 		if c.Text != nil {
@@ -247,7 +328,7 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		found, err := client.Unschedule(ctx, c.Name)
 		return object{"done": found}, err
 	case "give_back":
-		return results(client.GiveBack(ctx, c.Leases...))
+		return results(client.GiveBack(ctx, c.given()...))
 	case "worker":
 		c.startWorker(ctx)
 		return object{}, nil
@@ -276,9 +357,20 @@ func (c *call) answer(ctx context.Context) (any, error) {
 func (c *call) startWorker(ctx context.Context) {
 	handle := func(ctx context.Context, job *tarry.Job) error {
 		say(object{"event": "began", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "delivery": job.Delivery})
-		now := c.Handler.step
-		if steps := c.Handler.ByAttempt; len(steps) > 0 {
+		plan := c.Handler
+		if c.Handlers != nil {
+			plan = c.Handlers[job.Topic]
+		}
+		now := plan.step
+		if steps := plan.ByAttempt; len(steps) > 0 {
 			now = steps[min(job.Attempt, len(steps))-1]
+		}
+		if now.Progress != "" {
+			isDone, _ := job.ReportProgress(ctx, now.Progress)
+			say(object{"event": "reported", "worker": c.Name, "id": job.ID, "done": isDone})
+		}
+		if value, _ := now.Result.value(); value != nil {
+			job.SetResult(value)
 		}
 		select {
 		case <-time.After(ms(now.SleepMS)):
@@ -299,13 +391,22 @@ func (c *call) startWorker(ctx context.Context) {
 		}
 		return nil
 	}
-	worker := tarry.NewWorker(client, c.Topics, handle, tarry.WorkerOptions{
+	options := tarry.WorkerOptions{
+		NoLog:       c.NoLog != nil && !*c.NoLog,
 		Concurrency: c.Concurrency, Lease: ms(c.LeaseMS), Consumer: c.Consumer,
 		OnDone: func(job *tarry.Job, outcome string, _ time.Duration) {
 			say(object{"event": "ended", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "outcome": outcome})
 		},
 		OnError: func(err error, what string) { fmt.Fprintln(os.Stderr, time.Now().Format("15:04:05.000"), what, err) },
-	})
+	}
+	worker := tarry.NewWorker(client, c.Topics, handle, options)
+	if c.Handlers != nil {
+		var handlers []tarry.TopicHandler
+		for topic := range c.Handlers {
+			handlers = append(handlers, tarry.TopicHandler{Topic: topic, Handle: handle})
+		}
+		worker = tarry.NewTopicWorker(client, handlers, options)
+	}
 	workers[c.Name] = worker
 	go func() {
 		if err := worker.Run(ctx); err != nil {
