@@ -17,8 +17,6 @@
 #include "job/limits.h"
 
 enum {
-    JOB_GROUP_BYTES_MAX = 64,
-    GROUP_WEIGHT_MAX = 100,
     FLOW_STEP = 10000,         /* what a delivery adds to the pass of a group of weight 1 */
     GROUP_SETTINGS_MAX = 10000 /* groups of a topic with settings of their own */
 };
@@ -70,6 +68,15 @@ const char *flow_held_name(enum flow_held held);
 
 /* Returns whether a name of a group is valid: 1 to 64 printable ASCII characters without blanks. */
 bool flow_group_is_valid(struct slice group);
+
+/* Return the name of the first member that is out of its range (job/limits.h), or NULL. */
+const char *topic_flow_fault(const struct topic_flow *flow);
+const char *group_settings_fault(const struct group_settings *settings);
+
+bool topic_flow_equal(const struct topic_flow *a, const struct topic_flow *b);
+
+/* Returns whether any setting of the flow of a topic is set. */
+bool topic_flow_is_set(const struct topic_flow *flow);
 
 /* Returns the microseconds between two deliveries at a rate, rounded up; 0: no rate. */
 static inline int64_t flow_interval_us(struct frequency rate)

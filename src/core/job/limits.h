@@ -30,7 +30,11 @@ enum {
     POLICY_LEASE_MS_MIN = 100,
     POLICY_LEASE_MS_MAX = 24 * 3600 * 1000,
     POLICY_ATTEMPTS_MAX = 10000,
-    TOPIC_EXTENSION_BYTES_MAX = 4096
+    TOPIC_EXTENSION_BYTES_MAX = 4096,
+    JOB_GROUP_BYTES_MAX = 64,
+    GROUP_WEIGHT_MAX = 100,
+    FLOW_LIMIT_MAX = 1000 * 1000, /* the highest limit and the highest burst */
+    FLOW_HOLD_MS_MAX = 24 * 3600 * 1000
 };
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
 #define JOB_AT_MS_MAX (1LL << 47) /* the latest time that a clock may have plus the longest delay */
@@ -54,7 +58,14 @@ enum job_limit_id {
     LIMIT_ONCE_FOR,
     LIMIT_KEEP_FINISHED,
     LIMIT_KEEP_FINISHED_MAX,
-    LIMIT_KEEP_FINISHED_BYTES
+    LIMIT_KEEP_FINISHED_BYTES,
+    LIMIT_LIMIT,
+    LIMIT_BURST,
+    LIMIT_GROUP_LIMIT,
+    LIMIT_GROUP_BURST,
+    LIMIT_GROUP_MAX_JOBS,
+    LIMIT_WEIGHT,
+    LIMIT_HOLD
 };
 
 struct job_limit {
@@ -87,6 +98,15 @@ static const struct job_limit job_limits[] = {
                                  "a number from 1 to 1099511627776"},
     [LIMIT_KEEP_FINISHED_BYTES] = {"keep_finished_bytes", 1, (int64_t)TOPIC_KEEP_BYTES_MAX,
                                    "a number of bytes from 1 to 1125899906842624"},
+    [LIMIT_LIMIT] = {"limit", 1, FLOW_LIMIT_MAX, "a number from 1 to 1000000"},
+    [LIMIT_BURST] = {"burst", 1, FLOW_LIMIT_MAX, "a number from 1 to 1000000, next to a rate"},
+    [LIMIT_GROUP_LIMIT] = {"group_limit", 1, FLOW_LIMIT_MAX, "a number from 1 to 1000000"},
+    [LIMIT_GROUP_BURST] = {"group_burst", 1, FLOW_LIMIT_MAX,
+                           "a number from 1 to 1000000, next to a group_rate"},
+    [LIMIT_GROUP_MAX_JOBS] = {"group_max_jobs", 1, (int64_t)TOPIC_JOBS_MAX,
+                              "a number from 1 to 1099511627776"},
+    [LIMIT_WEIGHT] = {"weight", 1, GROUP_WEIGHT_MAX, "a number from 1 to 100"},
+    [LIMIT_HOLD] = {"hold", 1, FLOW_HOLD_MS_MAX, "a duration from 1ms to 24h"},
 };
 
 static inline bool job_limit_holds(enum job_limit_id id, int64_t value)

@@ -45,6 +45,8 @@ static void place_push(struct space *space, struct queue_push *copy, const struc
     PLACE_SLICE(space, copy, push, past.error);
     if (push->once.len)
         PLACE_SLICE(space, copy, push, once);
+    if (push->group.len)
+        PLACE_SLICE(space, copy, push, group);
     const void *ended = push->ended ? place(space, push->ended, sizeof *push->ended) : NULL;
     if (copy)
         copy->ended = ended;
@@ -235,6 +237,8 @@ static void place_jobs(struct space *space, struct queue_reply *into,
         PLACE_SLICE(space, copy, job, job.consumer);
         PLACE_SLICE(space, copy, job, job.progress);
         PLACE_SLICE(space, copy, job, lease);
+        if (job->job.group.len)
+            PLACE_SLICE(space, copy, job, job.group);
         if (job->end)
             place_end(space, copy, job->end);
     }
@@ -255,6 +259,11 @@ static void place_reply(struct space *space, const struct queue_reply *from)
     }
     if (into)
         into->topics = topics;
+    struct queue_group *groups = place(space, from->groups, from->group_count * sizeof *groups);
+    for (size_t i = 0; i < from->group_count; i++)
+        PLACE_SLICE(space, groups ? &groups[i] : NULL, &from->groups[i], name);
+    if (into)
+        into->groups = groups;
     const void *forecast =
         from->forecast ? place(space, from->forecast, sizeof *from->forecast) : NULL;
     if (into)

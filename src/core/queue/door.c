@@ -4,6 +4,7 @@
 
 #include "job/ulid.h"
 #include "queue/caller.h"
+#include "queue/groups.h"
 #include "queue/traits.h"
 
 #include <assert.h>
@@ -93,6 +94,8 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = bad_once(push);
     if (!bad && push->has_keep_finished)
         bad = limit_fault(LIMIT_KEEP_FINISHED, push->keep_finished_ms);
+    if (!bad && push->group.len && !flow_group_is_valid(push->group))
+        bad = "group";
     return bad_option(bad, detail);
 }
 
@@ -124,6 +127,9 @@ enum queue_status queue_check_answer(const struct queue_answer *answer, uint64_t
 {
     if (answer->result.len > JOB_RESULT_BYTES_MAX)
         return QUEUE_RESULT_TOO_BIG;
+    if (answer->hold_ms && (answer->verb == QUEUE_AGAIN || answer->verb == QUEUE_EXTEND ||
+                            !job_limit_holds(LIMIT_HOLD, answer->hold_ms)))
+        return bad_option(job_limits[LIMIT_HOLD].option, detail);
     if (answer->verb == QUEUE_AGAIN)
         return check_again(answer->again, body_bytes_max, detail);
     if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) && answer->delay_ms != -1)
@@ -200,6 +206,8 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = "on_conflict";
         if (!bad && settings->extension.len > TOPIC_EXTENSION_BYTES_MAX)
             bad = "extension";
+        if (!bad)
+            bad = topic_flow_fault(&settings->flow);
         return bad_option(bad, detail);
     }
     case QUEUE_TOPIC_PURGE:
@@ -225,6 +233,34 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
     return QUEUE_OK;
 }
 
+static enum queue_status check_group_name(struct slice topic, struct slice group,
+                                          const char **detail)
+{
+    if (!job_topic_is_valid(topic))
+        return QUEUE_BAD_TOPIC;
+    return bad_option(!group.len || flow_group_is_valid(group) ? NULL : "group", detail);
+}
+
+enum queue_status queue_check_group(const struct queue_group_call *call, const char **detail)
+{
+    enum queue_status status = check_group_name(call->topic, call->group, detail);
+    if (status || call->verb != QUEUE_GROUP_PUT)
+        return status;
+    return bad_option(group_settings_fault(&call->settings), detail);
+}
+
+enum queue_status queue_check_groups(const struct queue_groups_call *call, const char **detail)
+{
+    struct groups_place place;
+    if (!job_topic_is_valid(call->topic))
+        return QUEUE_BAD_TOPIC;
+    if (call->order > QUEUE_GROUPS_HELD)
+        return bad_option("order", detail);
+    if (!is_within(call->limit, 1, QUEUE_LIST_MAX))
+        return bad_option("limit", detail);
+    return groups_place_parse(call, &place) ? QUEUE_OK : QUEUE_BAD_CURSOR;
+}
+
 static enum queue_status check_name(struct slice topic, struct slice id)
 {
     if (!job_topic_is_valid(topic))
@@ -242,22 +278,79 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
 
 /* ---- features that not every store has ---- */
 
+/* Returns whether each of several shards can have a share of these limits: a share of less than 1 would be none. */
+static bool can_share(const struct flow_limits *limits, uint32_t shards, bool *is_rate)
+{
+    *is_rate = !limits->limit || limits->limit >= shards;
+    return *is_rate && (!limits->rate.count || limits->rate.count >= shards);
+}
+
+enum queue_status queue_check_topic_flow(const struct queue_info *info,
+                                         const struct topic_flow *flow, const char **detail)
+{
+    bool is_rate;
+    const char *lacking = flow->group_order == FLOW_STRICT && !info->strict_groups ? "group_order"
+                          : flow->one_shard && !info->one_shard                    ? "one_shard"
+                          : flow->group_max_jobs && !info->group_max_jobs ? "group_max_jobs"
+                                                                          : NULL;
+    if (!topic_flow_is_set(flow))
+        return QUEUE_OK;
+    if (!info->groups || lacking) {
+        *detail = lacking;
+        return QUEUE_UNSUPPORTED;
+    }
+    if (flow->one_shard || info->shards <= 1)
+        return QUEUE_OK;
+    if (!can_share(&flow->topic, info->shards, &is_rate))
+        return bad_option(is_rate ? "rate" : "limit", detail);
+    if (!can_share(&flow->group, info->shards, &is_rate))
+        return bad_option(is_rate ? "group_rate" : "group_limit", detail);
+    return QUEUE_OK;
+}
+
+enum queue_status queue_check_group_flow(const struct queue_info *info,
+                                         const struct group_settings *settings, const char **detail)
+{
+    bool is_rate;
+    if (!info->groups || (settings->max_jobs && !info->group_max_jobs)) {
+        *detail = info->groups ? "max_jobs" : NULL;
+        return QUEUE_UNSUPPORTED;
+    }
+    /* With one_shard, only the store knows whether the topic has several shards. */
+    if (info->shards <= 1 || info->one_shard ||
+        can_share(&settings->limits, info->shards, &is_rate))
+        return QUEUE_OK;
+    return bad_option(is_rate ? "rate" : "limit", detail);
+}
+
 static bool push_needs_feature(const struct queue_push *push)
 {
     return push->has_keep_finished || push->ended || push->group.len;
 }
 
+/* Checks the settings of a topic or a group against the store. */
+static enum queue_status check_flow(const struct queue_info *info, const struct command *command,
+                                    const char **detail)
+{
+    if (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_PUT)
+        return queue_check_topic_flow(info, &command->topic.settings.flow, detail);
+    if (command->kind == COMMAND_GROUP && command->group.verb == QUEUE_GROUP_PUT)
+        return queue_check_group_flow(info, &command->group.settings, detail);
+    return QUEUE_OK;
+}
+
 /* Returns UNSUPPORTED if the call needs a feature that the store lacks. */
 static __attribute__((noinline)) enum queue_status check_features(const struct queue *queue,
                                                                   const struct command *command,
-                                                                  size_t i)
+                                                                  size_t i, const char **detail)
 {
     struct queue_info info = {0};
     const struct queue_push *push = command->kind == COMMAND_PUSH ? &command->pushes[i] : NULL;
     if (!queue->ops->info)
         return QUEUE_OK;
     queue->ops->info((struct queue *)(uintptr_t)queue, &info);
-    bool keeps = push ? push->has_keep_finished : command->kind == COMMAND_TOPIC;
+    bool keeps = push ? push->has_keep_finished
+                      : command->kind == COMMAND_TOPIC && command->topic.settings.keep_finished_ms;
     bool awaits = push ? push->ended != NULL : command->kind == COMMAND_AWAIT;
     bool groups = push ? push->group.len != 0
                   : command->kind == COMMAND_ANSWER
@@ -265,7 +358,7 @@ static __attribute__((noinline)) enum queue_status check_features(const struct q
                       : command->kind == COMMAND_GROUP || command->kind == COMMAND_GROUPS;
     return (keeps && !info.keeps_finished) || (awaits && !info.awaits) || (groups && !info.groups)
                ? QUEUE_UNSUPPORTED
-               : QUEUE_OK;
+               : check_flow(&info, command, detail);
 }
 
 /* ---- any call ---- */
@@ -280,10 +373,13 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
     case COMMAND_PUSH:
         status = queue_check_push(&command->pushes[i], body_bytes_max, detail);
         return __builtin_expect(push_needs_feature(&command->pushes[i]), 0) && !status
-                   ? check_features(queue, command, i)
+                   ? check_features(queue, command, i, detail)
                    : status;
     case COMMAND_ANSWER:
-        return queue_check_answer(&command->answers[i], body_bytes_max, detail);
+        status = queue_check_answer(&command->answers[i], body_bytes_max, detail);
+        return __builtin_expect(command->answers[i].hold_ms != 0, 0) && !status
+                   ? check_features(queue, command, i, detail)
+                   : status;
     case COMMAND_CHANGE:
         return queue_check_change(&command->changes[i], detail);
     case COMMAND_TAKE:
@@ -292,22 +388,26 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
         return check_name(command->get.topic, command->get.id);
     case COMMAND_AWAIT:
         status = check_name(command->await.topic, command->await.id);
-        return status ? status : check_features(queue, command, i);
+        return status ? status : check_features(queue, command, i, detail);
     case COMMAND_FIND:
         return check_name(command->finds[i].topic, command->finds[i].id);
     case COMMAND_LIST:
         return queue_check_list(&command->list, detail);
     case COMMAND_TOPIC:
         status = queue_check_topic(&command->topic, detail);
-        return command->topic.verb == QUEUE_TOPIC_PUT && command->topic.settings.keep_finished_ms &&
-                       !status
-                   ? check_features(queue, command, i)
+        return command->topic.verb == QUEUE_TOPIC_PUT && !status &&
+                       (command->topic.settings.keep_finished_ms ||
+                        topic_flow_is_set(&command->topic.settings.flow))
+                   ? check_features(queue, command, i, detail)
                    : status;
     case COMMAND_TOPICS:
         return QUEUE_OK;
     case COMMAND_GROUP:
+        status = queue_check_group(&command->group, detail);
+        return status ? status : check_features(queue, command, i, detail);
     case COMMAND_GROUPS:
-        return check_features(queue, command, i);
+        status = queue_check_groups(&command->groups, detail);
+        return status ? status : check_features(queue, command, i, detail);
     case COMMAND_FORECAST:
         return check_forecast(&command->forecast, detail);
     }
@@ -337,7 +437,8 @@ static enum found look_at(const struct queue *queue, const struct command *comma
 
 static bool changes_topic(const struct command *command)
 {
-    return command->kind == COMMAND_TOPIC && command_writes(command);
+    return (command->kind == COMMAND_TOPIC || command->kind == COMMAND_GROUP) &&
+           command_writes(command);
 }
 
 /* The decisions of the rules so far: `admitted` items, and the reason against the next one. Each item is submitted

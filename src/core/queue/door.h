@@ -30,6 +30,17 @@ enum queue_status queue_check_answer(const struct queue_answer *answer, uint64_t
 enum queue_status queue_check_take(const struct queue_take *take, const char **detail);
 enum queue_status queue_check_list(const struct queue_list *list, const char **detail);
 enum queue_status queue_check_topic(const struct queue_topic_call *call, const char **detail);
+enum queue_status queue_check_group(const struct queue_group_call *call, const char **detail);
+enum queue_status queue_check_groups(const struct queue_groups_call *call, const char **detail);
+
+/* Check valid settings against the store: return UNSUPPORTED with the name of the setting, or NULL if the store has no
+ * groups at all; or BAD_OPTION for a limit or rate that is lower than the number of shards, each of which would need a
+ * share of it. Pure. */
+enum queue_status queue_check_topic_flow(const struct queue_info *info,
+                                         const struct topic_flow *flow, const char **detail);
+enum queue_status queue_check_group_flow(const struct queue_info *info,
+                                         const struct group_settings *settings,
+                                         const char **detail);
 /* Returns whether a topic may have a dedup_window. That of the schedules may not: a schedule that was deleted could
  * not be created again. */
 bool queue_topic_may_remember(struct slice topic);

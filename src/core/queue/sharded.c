@@ -522,14 +522,6 @@ static struct sharded *sharded_of(struct queue *queue)
     return (struct sharded *)(void *)queue;
 }
 
-/* No store has these calls yet. */
-static void spread_nothing(struct sharded *sharded, const struct command *command,
-                           struct queue_reply_to reply_to)
-{
-    (void)command;
-    sharded_refuse(sharded, QUEUE_UNSUPPORTED, reply_to);
-}
-
 /* The functions that spread each kind of call over the parts. */
 static void (*const spreads[])(struct sharded *sharded, const struct command *command,
                                struct queue_reply_to reply_to) = {
@@ -544,8 +536,8 @@ static void (*const spreads[])(struct sharded *sharded, const struct command *co
     [COMMAND_FORECAST] = sharded_forecast,
     [COMMAND_FIND] = spread_items,
     [COMMAND_AWAIT] = spread_get,
-    [COMMAND_GROUP] = spread_nothing,
-    [COMMAND_GROUPS] = spread_nothing,
+    [COMMAND_GROUP] = sharded_group,
+    [COMMAND_GROUPS] = sharded_groups,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,
@@ -591,6 +583,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         queue_info(sharded->parts[i].queue, &part);
         if (i == 0) {
             *out = part;
+            out->one_shard = false; /* jobs are spread by their id */
             continue;
         }
         out->shards += part.shards;

@@ -71,4 +71,17 @@ void sharded_topics(struct sharded *sharded, const struct command *command,
 void sharded_forecast(struct sharded *sharded, const struct command *command,
                       struct queue_reply_to reply_to);
 
+/* Combines statuses: a rejection by any part applies to the whole; else OK, then CREATED, then NOT_FOUND, with which `whole`
+ * begins. `part` may be NULL: out of memory. */
+void sharded_add_status(struct queue_reply *whole, const struct queue_reply *part);
+
+/* ---- sharded_groups.c ---- */
+
+/* Sends a call about one group to all parts and sums their replies. */
+void sharded_group(struct sharded *sharded, const struct command *command,
+                   struct queue_reply_to reply_to);
+/* Lists the groups of all parts. */
+void sharded_groups(struct sharded *sharded, const struct command *command,
+                    struct queue_reply_to reply_to);
+
 #endif

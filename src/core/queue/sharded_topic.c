@@ -19,6 +19,7 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
     sum->counts.dead += part->counts.dead;
     sum->counts.dead_bytes += part->counts.dead_bytes;
     sum->counts.finished += part->counts.finished;
+    sum->counts.held += part->counts.held;
     sum->totals.pushed += part->totals.pushed;
     sum->totals.acked += part->totals.acked;
     sum->totals.cancelled += part->totals.cancelled;
@@ -48,8 +49,7 @@ static size_t add_up(struct queue_topic *topics, size_t total)
     return found;
 }
 
-/* Combines statuses: a rejection by any part applies to the whole; else OK, then CREATED, then NOT_FOUND. */
-static void add_status(struct queue_reply *whole, const struct queue_reply *part)
+void sharded_add_status(struct queue_reply *whole, const struct queue_reply *part)
 {
     enum queue_status status = part ? part->status : QUEUE_NO_MEMORY;
     bool is_refusal = status != QUEUE_OK && status != QUEUE_CREATED && status != QUEUE_NOT_FOUND;
@@ -66,7 +66,7 @@ static void join_sums(struct sharded_gather *gather)
     struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
     for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
         const struct queue_reply *part = gather->replies[i];
-        add_status(&reply, part);
+        sharded_add_status(&reply, part);
         total += part ? part->topic_count : 0;
         reply.affected += part ? part->affected : 0;
     }
@@ -103,7 +103,7 @@ static void join_forecasts(struct sharded_gather *gather)
     struct queue_reply reply = {.status = QUEUE_NOT_FOUND, .forecast = &sum};
     for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
         const struct queue_reply *part = gather->replies[i];
-        add_status(&reply, part);
+        sharded_add_status(&reply, part);
         if (part && part->forecast)
             queue_forecast_join(&sum, part->forecast);
     }

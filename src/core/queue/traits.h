@@ -14,12 +14,13 @@ struct command_traits {
     uint16_t item_bytes, topic_at, id_at; /* size of an item, offsets of its name */
 };
 
-/* Indexed by the kind. Row 0 is a call that only reads: GET of a topic, whose kind also changes topics. */
+/* Indexed by the kind. Row 0 is a call that only reads: GET of a topic or a group, whose kinds also change them. */
 extern const struct command_traits command_traits[COMMAND_GROUPS + 1];
 
 static inline const struct command_traits *command_traits_of(const struct command *command)
 {
-    bool is_look = command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET;
+    bool is_look = (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET) ||
+                   (command->kind == COMMAND_GROUP && command->group.verb == QUEUE_GROUP_GET);
     return &command_traits[is_look ? 0 : command->kind];
 }
 

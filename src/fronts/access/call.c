@@ -134,6 +134,9 @@ static bool admit(const struct queue_caller *caller, const struct command *comma
     case COMMAND_TOPIC:
         return access_may(call->caller, ACCESS_ADMIN, command->topic.topic) ||
                refuse(out, QUEUE_FORBIDDEN);
+    case COMMAND_GROUP:
+        return access_may(call->caller, ACCESS_ADMIN, command->group.topic) ||
+               refuse(out, QUEUE_FORBIDDEN);
     default:
         return true;
     }
@@ -172,13 +175,18 @@ static void *begin(const struct queue_caller *caller, const struct command *comm
 {
     const struct access_call *call = call_of(caller);
     const struct queue_topic_call *topic = &command->topic;
+    bool is_group = command->kind == COMMAND_GROUP;
     struct audit_change *change = audit_change_hold(call->change);
     const struct audit_who who = {.name = call->caller->name,
                                   .kind = access_kind_name(call->caller->kind)};
     if (!change)
-        change = audit_change_begin(action_of(topic->verb), &who);
-    audit_change_name(change, topic->topic, topic->id);
-    if (counts_jobs(topic->verb))
+        change =
+            audit_change_begin(is_group ? "group settings changed" : action_of(topic->verb), &who);
+    audit_change_name(change, is_group ? command->group.topic : topic->topic,
+                      is_group ? (struct slice){0} : topic->id);
+    if (is_group)
+        audit_change_detail(change, command->group.group);
+    if (!is_group && counts_jobs(topic->verb))
         audit_change_count(change, 0);
     return change;
 }

@@ -50,6 +50,21 @@ static const struct {
     {{.kind = COMMAND_TOPICS}, 1, 0, false, false, false, "topics"},
     {{.kind = COMMAND_FORECAST}, 1, 0, false, false, false, "forecast"},
     {{.kind = COMMAND_AWAIT, .await = {JOB}}, 1, 1, false, false, false, "await"},
+    {{.kind = COMMAND_GROUP, .group = {.verb = QUEUE_GROUP_GET}},
+     1,
+     0,
+     false,
+     false,
+     false,
+     "group"},
+    {{.kind = COMMAND_GROUP, .group = {.verb = QUEUE_GROUP_PUT}},
+     1,
+     0,
+     true,
+     true,
+     false,
+     "settings"},
+    {{.kind = COMMAND_GROUPS}, 1, 0, false, false, false, "groups"},
 };
 
 CLAIM(each_kind_of_call_has_the_traits_of_its_row)
