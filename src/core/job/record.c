@@ -297,8 +297,7 @@ bool topic_settings_equal(const struct topic_settings *a, const struct topic_set
            a->keep_finished_max == b->keep_finished_max &&
            a->keep_finished_bytes == b->keep_finished_bytes && a->keep_body == b->keep_body &&
            a->max_jobs == b->max_jobs && frequency_equal(a->push_rate, b->push_rate) &&
-           topic_flow_equal(&a->flow, &b->flow) &&
-           slice_equals(a->extension, b->extension);
+           topic_flow_equal(&a->flow, &b->flow) && slice_equals(a->extension, b->extension);
 }
 
 static unsigned topic_form(const struct record_topic *topic)
