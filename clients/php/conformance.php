@@ -50,6 +50,7 @@ function pushOptions(array $item): array
         'maxAttempts' => $item['max_attempts'] ?? null, 'backoff' => $item['backoff'] ?? null,
         'onConflict' => $item['on_conflict'] ?? null, 'contentType' => $item['content_type'] ?? null,
         'meta' => $item['meta'] ?? null, 'once' => $item['once'] ?? null,
+        'keepFinished' => seconds($item, 'keep_finished_ms'),
     ];
     return array_filter($options, static fn (mixed $value): bool => $value !== null);
 }
@@ -61,7 +62,37 @@ function job(Job $job): array
         'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
         'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
         'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
+        'state' => $job->state, 'outcome' => $job->outcome, 'progress' => $job->progress, 'last_error' => $job->lastError,
+        'finished_at_ms' => $job->finishedAt === null ? null : 1000 * (float) $job->finishedAt->format('U.u'),
+        'duration_ms' => $job->duration === null ? null : 1000 * $job->duration,
+        'result_base64' => $job->result === null ? null : base64_encode($job->result), 'result_type' => $job->resultType,
     ];
+}
+
+/**
+ * The result that a request or a step of a handler describes.
+ *
+ * @param array<string, mixed> $step
+ */
+function result_of(array $step): mixed
+{
+    $given = $step['result'] ?? [];
+    return isset($given['base64']) ? base64_decode($given['base64']) : $given['text'] ?? $given['json'] ?? null;
+}
+
+/**
+ * The leases as they are, or the jobs: a single one, or a list.
+ *
+ * @param array<string, mixed> $request
+ * @param array<string, Job> $taken
+ */
+function given(array $request, array $taken): string|Job|array
+{
+    if (!isset($request['as'])) {
+        return $request['leases'];
+    }
+    $jobs = array_map(static fn (string $lease): Job => $taken[$lease], $request['leases']);
+    return $request['as'] === 'job' ? $jobs[0] : $jobs;
 }
 
 /**
@@ -74,13 +105,13 @@ function results(array $found): array
 }
 
 /** @param array<string, mixed> $step */
-function end_as(array $step): void
+function end_as(array $step): mixed
 {
-    match ($step['do']) {
+    return match ($step['do']) {
         'fail' => throw new RuntimeException($step['error']),
         'retry' => throw new Retry($step['after_ms'] / 1000, $step['error']),
-        'reject' => throw new Reject($step['error']),
-        default => null,
+        'reject' => throw new Reject($step['error'], result_of($step)),
+        default => result_of($step),
     };
 }
 
@@ -98,11 +129,16 @@ function start_worker(Client $client, array $request): array
         fclose($its);
         return [$pid, $mine];
     }
-    [$name, $plan] = [$request['name'], $request['handler']];
-    $handle = static function (Job $job) use ($name, $plan): void {
+    $name = $request['name'];
+    $handle = static function (Job $job) use ($name, $request): mixed {
+        $plan = $request['handlers'][$job->topic] ?? $request['handler'];
         say(['event' => 'began', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'delivery' => $job->delivery]);
         $steps = $plan['by_attempt'] ?? [$plan];
         $step = $steps[min($job->attempt, count($steps)) - 1];
+        if (isset($step['progress'])) {
+            $isDone = $job->reportProgress($step['progress']);
+            say(['event' => 'reported', 'worker' => $name, 'id' => $job->id, 'done' => $isDone]);
+        }
         try {
             usleep(1000 * ($step['sleep_ms'] ?? 0));
         } catch (CancelRequested | Lost $fault) {
@@ -112,20 +148,21 @@ function start_worker(Client $client, array $request): array
                 throw $fault;
             }
         }
-        end_as($step);
+        return end_as($step);
     };
     $done = static fn (Job $job, string $outcome) =>
         say(['event' => 'ended', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'outcome' => $outcome]);
     $error = static fn (Throwable $fault, string $what) => fwrite(STDERR, date('H:i:s') . " $what: {$fault->getMessage()}\n");
     $worker = new Worker(
         $client,
-        $request['topics'],
-        $handle,
+        isset($request['handlers']) ? array_map(static fn (): Closure => $handle, $request['handlers']) : $request['topics'],
+        isset($request['handlers']) ? null : $handle,
         concurrency: $request['concurrency'],
         lease: $request['lease_ms'] / 1000,
         onDone: $done,
         onError: $error,
         consumer: $request['consumer'] ?? null,
+        log: $request['log'] ?? true,
     );
     pcntl_async_signals(true);
     pcntl_signal(SIGUSR1, static fn () => $worker->stop((float) fgets($its)));
@@ -140,6 +177,7 @@ function start_worker(Client $client, array $request): array
  */
 function answer(?Client &$client, array &$workers, array $request): mixed
 {
+    static $taken = [];
     [$topic, $id, $leases] = [$request['topic'] ?? '', $request['id'] ?? '', $request['leases'] ?? []];
     switch ($request['op']) {
         case 'open':
@@ -177,13 +215,22 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             $wait = $request['wait_ms'] / 1000;
             $lease = seconds($request, 'lease_ms');
             $found = $client->take($request['topics'], $request['max'], $wait, $lease, $request['consumer'] ?? null);
+            $taken = array_column($found, null, 'lease') + $taken;
             return ['jobs' => array_map(job(...), $found)];
         case 'ack':
-            return results($client->ack($leases));
+            return results($client->ack(given($request, $taken), result_of($request), $request['result']['content_type'] ?? null));
         case 'nack':
-            return results($client->nack($leases, seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false));
+            [$delay, $error, $final] = [seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false];
+            return results($client->nack(given($request, $taken), $delay, $error, $final, result_of($request)));
         case 'extend':
-            return results($client->extend($leases, seconds($request, 'lease_ms')));
+            $progress = $request['progress'] ?? '';
+            return results($client->extend(given($request, $taken), seconds($request, 'lease_ms'), $progress));
+        case 'push_and_wait':
+            return ['job' => job($client->pushAndWait(...pushOptions($request), wait: $request['wait_ms'] / 1000))];
+        case 'wait':
+            $names = array_map(static fn (string $id): array => [$topic, $id], $request['ids']);
+            $found = $client->wait($names, $request['any'] ?? false, $request['timeout_ms'] / 1000);
+            return ['jobs' => array_map(job(...), $found)];
         case 'again':
             $delay = seconds($request, 'delay_ms');
             return ['done' => $client->again($leases[0], $request['text'] ?? null, $delay, null, $request['priority'] ?? null)];
@@ -197,7 +244,7 @@ function answer(?Client &$client, array &$workers, array $request): mixed
         case 'unschedule':
             return ['done' => $client->unschedule($request['name'])];
         case 'give_back':
-            return results($client->giveBack($leases));
+            return results($client->giveBack(given($request, $taken)));
         case 'worker':
             $workers[$request['name']] = start_worker($client, $request);
             return [];

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
 import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
 import { Conflict, errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
-import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
+import { bodyOf, Job, jobOf, newId, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
 import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
 
 const ITEMS_MAX = 1_000; // of a request
@@ -396,6 +396,7 @@ export class Client {
 
   async #answer(verb: Verb, leases: Leases, members: Json, options: CallOptions): Promise<LeaseResults> {
     const all = Array.isArray(leases) ? (leases as readonly (string | Job)[]) : [leases as string | Job];
+    if (options instanceof Job) throw new TypeError("give several jobs as a list");
     if ("result_base64" in members && all.length !== 1) throw new TypeError("a result belongs to one job, so ack the others in another call");
     const items = all.map((one) => ({ lease: typeof one === "string" ? one : one.lease, ...members }));
     return answerLeases(this.transport, verb, items, { signal: options.signal });

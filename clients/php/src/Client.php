@@ -15,6 +15,7 @@ namespace Tarry;
 final class Client
 {
     private const BATCH = 1000;
+    private const PROGRESS_BYTES = 256;
 
     /** @internal */
     public readonly Transport $transport;
@@ -60,6 +61,8 @@ final class Client
      *
      * @param mixed $body a string goes as it is, anything else becomes JSON
      * @param array<string, string> $meta
+     * @param int|float|\DateInterval|null $keepFinished how long the server keeps the job and its result after its end;
+     * else as its topic says
      * @throws TarryError
      */
     public function push(
@@ -76,6 +79,7 @@ final class Client
         ?string $onConflict = null,
         ?string $once = null,
         int|float|\DateInterval|null $onceFor = null,
+        int|float|\DateInterval|null $keepFinished = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -84,6 +88,93 @@ final class Client
     ): Pushed {
         $result = $this->pushMany([get_defined_vars()])[0] ?? null;
         return $result instanceof Pushed ? $result : throw $result ?? new TarryError('the answer has no result');
+    }
+
+    /**
+     * Pushes a job and waits for its end, up to 4 minutes. Returns the job with its outcome and result, or as it is after the
+     * wait. If the answer is lost, the call is repeated, and the wait begins again; a job that was acked in between runs
+     * twice, unless its topic has a dedup_window.
+     *
+     * @param mixed ...$options those of push() by their names
+     * @throws TarryError
+     */
+    public function pushAndWait(string $topic, mixed $body = '', int|float|\DateInterval $wait = 30, mixed ...$options): Job
+    {
+        $item = self::item($topic, $body, ...$options); // @phpstan-ignore argument.type
+        $id = is_string($item['id'] ?? null) ? $item['id'] : Format::newId();
+        $headers = [];
+        foreach ((array) ($item['meta'] ?? []) as $name => $value) {
+            $isTrace = in_array($name, ['traceparent', 'tracestate'], true);
+            $headers[($isTrace ? '' : 'Tarry-Meta-') . $name] = is_string($value) ? $value : '';
+        }
+        $query = array_diff_key($item, array_flip(['topic', 'id', 'body_base64', 'content_type', 'meta']));
+        $request = $this->long($wait, new Request(
+            'PUT',
+            self::path($topic, 'jobs', $id),
+            self::query([...$query, 'wait' => Format::milliseconds($wait)]), // @phpstan-ignore argument.type
+            Format::body($body)[0],
+            contentType: is_string($item['content_type']) ? $item['content_type'] : null,
+            headers: $headers,
+        ));
+        [$tries, $raw] = [0, ''];
+        try {
+            $answer = $this->transport->call($request, tries: $tries, raw: $raw);
+        } catch (Conflict $fault) {
+            // An earlier try may have pushed the job, which a worker holds by now.
+            return $tries > 0 && $fault->code === 'leased' ? $this->wait([[$topic, $id]], timeout: $wait)[0] : throw $fault;
+        }
+        if (!isset($answer['attempt'])) { // it existed, and has ended
+            return $this->get($topic, $id) ?? new Job($topic, $id, state: 'unknown');
+        }
+        $exact = json_decode($raw);
+        return Job::of($exact instanceof \stdClass && isset($exact->result) ? ['result' => $exact->result] + $answer : $answer);
+    }
+
+    /** A call that the server answers after the wait at the latest. */
+    private function long(int|float|\DateInterval $wait, Request $request): Request
+    {
+        $seconds = Format::seconds($wait);
+        return new Request(
+            $request->method,
+            $request->path,
+            $request->query,
+            $request->body,
+            $seconds + $this->transport->timeout,
+            $request->contentType,
+            $request->headers,
+            $seconds + $this->transport->retryFor,
+        );
+    }
+
+    /**
+     * Waits until all of up to 1,000 jobs have ended, or any, up to 4 minutes. Returns each as it is then, in the given
+     * order: 'finished' or 'dead' if it has ended, 'unknown' if there is no such job. A job that finished before the call is
+     * found only if its topic keeps finished jobs.
+     *
+     * @param Job|Pushed|array<Job|Pushed|array{string, string}> $jobs each a job, the result of a push, or [topic, id]
+     * @return list<Job>
+     * @throws TarryError
+     */
+    public function wait(Job|Pushed|array $jobs, bool $any = false, int|float|\DateInterval $timeout = 30): array
+    {
+        $names = [];
+        foreach (is_array($jobs) ? $jobs : [$jobs] as $one) {
+            $names[] = is_array($one) ? [$one[0], $one[1]] : [$one->topic, $one->id];
+        }
+        $body = Format::json([
+            'jobs' => array_map(static fn (array $name): array => ['topic' => $name[0], 'id' => $name[1]], $names),
+            'for' => $any ? 'any' : 'all',
+            'wait' => Format::milliseconds($timeout),
+        ]);
+        $answer = $this->transport->call($this->long($timeout, new Request('POST', '/v1/wait', [['body', 'base64']], $body)));
+        $found = [];
+        foreach (self::jobs($answer) as $job) {
+            $found["$job->topic $job->id"] = $job;
+        }
+        return array_map(
+            static fn (array $name): Job => $found["$name[0] $name[1]"] ?? new Job($name[0], $name[1], state: 'unknown'),
+            $names,
+        );
     }
 
     /**
@@ -154,6 +245,7 @@ final class Client
         ?string $onConflict = null,
         ?string $once = null,
         int|float|\DateInterval|null $onceFor = null,
+        int|float|\DateInterval|null $keepFinished = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -178,6 +270,7 @@ final class Client
             'on_conflict' => $onConflict ?? ($id === null ? 'keep' : null),
             'once' => $once,
             'once_for' => $onceFor === null ? null : Format::milliseconds($onceFor),
+            'keep_finished' => $keepFinished === null ? null : Format::milliseconds($keepFinished),
             'callback' => $callback,
             'meta' => $meta === [] ? null : (object) $meta,
         ], static fn (mixed $value): bool => $value !== null);
@@ -189,7 +282,8 @@ final class Client
         $what = $result['result'] ?? null;
         if (is_string($what) && in_array($what, ['created', 'replaced', 'existed'], true)) {
             $id = is_string($result['id'] ?? null) ? $result['id'] : '';
-            return new Pushed($id, $what, Format::time($result['due_at'] ?? null));
+            $topic = is_string($result['topic'] ?? null) ? $result['topic'] : '';
+            return new Pushed($id, $what, Format::time($result['due_at'] ?? null), $topic);
         }
         return TarryError::of(0, $result);
     }
@@ -406,29 +500,46 @@ final class Client
     /**
      * Done. Null for each that counts; else why not. One that an earlier try may have acked counts.
      *
-     * @param string|array<string> $leases
+     * @param string|Job|array<string|Job> $jobs or their leases
+     * @param mixed $result of one job, as a body in push(). One that is too big is Refused, and the job stays leased
      * @return list<TarryError|null>
      * @throws TarryError
      */
-    public function ack(string|array $leases): array
+    public function ack(string|Job|array $jobs, mixed $result = null, ?string $contentType = null): array
     {
-        return $this->answers('ack', $leases);
+        return $this->answers('ack', $jobs, self::resultOfOne($jobs, $result, $contentType));
+    }
+
+    /**
+     * @param string|Job|array<string|Job> $jobs
+     * @return array<string, string>
+     */
+    private static function resultOfOne(string|Job|array $jobs, mixed $result, ?string $contentType): array
+    {
+        if ($result instanceof Job || ($result !== null && is_array($jobs) && count($jobs) !== 1)) {
+            throw new \InvalidArgumentException('a result belongs to one job; to ack several without, give them in a list');
+        }
+        return Format::result($result, $contentType);
     }
 
     /**
      * Failed: tried again after the delay, without it by the backoff; or, where it is final, dead.
      *
-     * @param string|array<string> $leases
+     * @param string|Job|array<string|Job> $jobs or their leases
+     * @param mixed $result of one job, if it is final: sent to those that wait for the job
      * @return list<TarryError|null>
      * @throws TarryError
      */
     public function nack(
-        string|array $leases,
+        string|Job|array $jobs,
         int|float|\DateInterval|null $delay = null,
         string $error = '',
         bool $final = false,
+        mixed $result = null,
+        ?string $contentType = null,
     ): array {
-        return $this->answers('nack', $leases, self::nackOptions($delay, $error, $final));
+        $options = self::nackOptions($delay, $error, $final) + self::resultOfOne($jobs, $result, $contentType);
+        return $this->answers('nack', $jobs, $options);
     }
 
     /**
@@ -445,25 +556,28 @@ final class Client
     /**
      * The lease ends so long from now.
      *
-     * @param string|array<string> $leases
+     * @param string|Job|array<string|Job> $jobs or their leases
+     * @param string $progress how far the job is, up to 256 bytes of text; shown with the job
      * @return list<TarryError|null>
      * @throws TarryError
      */
-    public function extend(string|array $leases, int|float|\DateInterval|null $lease = null): array
+    public function extend(string|Job|array $jobs, int|float|\DateInterval|null $lease = null, string $progress = ''): array
     {
-        return $this->answers('extend', $leases, $lease === null ? [] : ['lease_for' => Format::milliseconds($lease)]);
+        $options = $lease === null ? [] : ['lease_for' => Format::milliseconds($lease)];
+        $line = Format::line($progress, self::PROGRESS_BYTES);
+        return $this->answers('extend', $jobs, $options + ($line === '' ? [] : ['progress' => $line]));
     }
 
     /**
      * Gives the job back unbegun: it is ready again immediately, and the attempt does not count.
      *
-     * @param string|array<string> $leases
+     * @param string|Job|array<string|Job> $jobs or their leases
      * @return list<TarryError|null>
      * @throws TarryError
      */
-    public function giveBack(string|array $leases): array
+    public function giveBack(string|Job|array $jobs): array
     {
-        return $this->answers('return', $leases);
+        return $this->answers('return', $jobs);
     }
 
     /**
@@ -474,7 +588,7 @@ final class Client
      * @throws TarryError
      */
     public function again(
-        string $lease,
+        string|Job $job,
         mixed $body = null,
         int|float|\DateInterval|null $delay = null,
         int|float|\DateTimeInterface|null $at = null,
@@ -483,7 +597,7 @@ final class Client
     ): bool {
         [$data, $type] = $body === null ? [null, null] : Format::body($body, $contentType);
         $query = self::query([
-            'lease' => $lease,
+            'lease' => $job instanceof Job ? $job->lease : $job,
             'delay' => $delay === null ? null : Format::milliseconds($delay),
             'at' => $at === null ? null : Format::moment($at),
             'priority' => $priority,
@@ -498,13 +612,16 @@ final class Client
     }
 
     /**
-     * @param string|array<string> $leases
+     * @param string|Job|array<string|Job> $jobs
      * @param array<string, mixed> $options
      * @return list<TarryError|null>
      */
-    private function answers(string $verb, string|array $leases, array $options = []): array
+    private function answers(string $verb, string|Job|array $jobs, array $options = []): array
     {
-        $items = array_map(static fn (string $lease): array => ['lease' => $lease] + $options, array_values((array) $leases));
+        $items = array_map(
+            static fn (string|Job $job): array => ['lease' => $job instanceof Job ? $job->lease : $job] + $options,
+            is_array($jobs) ? array_values($jobs) : [$jobs],
+        );
         $out = [];
         foreach (array_chunk($items, self::BATCH) as $batch) {
             $tries = 0;

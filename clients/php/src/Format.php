@@ -83,6 +83,20 @@ final class Format
         return json_encode($value, self::JSON);
     }
 
+    /**
+     * The members of an answer with this result.
+     *
+     * @return array<string, string>
+     */
+    public static function result(mixed $result, ?string $contentType = null): array
+    {
+        if ($result === null) {
+            return [];
+        }
+        [$data, $type] = self::body($result, $contentType);
+        return ['result_base64' => base64_encode($data), 'result_type' => $type];
+    }
+
     /** HOST:PID, of 64 printable ASCII characters at most. */
     public static function consumer(string $host, int $pid): string
     {

@@ -22,6 +22,8 @@ final class Held
     public bool $wasTried = false;
     /** Has the handler been notified of the requested cancel? */
     public bool $isUnwanted = false;
+    /** Is it sent by itself, since its result may be too big? */
+    public bool $isAlone = false;
     /** The process that works on it. */
     public ?Child $child = null;
 

@@ -5,31 +5,44 @@ declare(strict_types=1);
 namespace Tarry;
 
 /** A job as it was taken, or as it stands. `body` is to the byte what was pushed. */
-final readonly class Job
+final class Job
 {
+    /** @var (\Closure(string): bool)|null how a handler reports its progress */
+    private ?\Closure $extend = null;
+
     /**
      * @param array<string, string> $meta
      * @param int $delivery rises with every delivery of the job: pass it to the systems that you write to, so that they
      * can reject late writes
      * @param string|null $consumer name of the consumer that holds it
      * @param bool $cancelRequested unless it is acked, it is cancelled when the lease ends
+     * @param string|null $outcome how a finished job ended: acked, cancelled or expired
+     * @param float|null $duration seconds of the last attempt of a finished job
+     * @param string|null $progress the last one that the worker reported
+     * @param string|null $result the bytes that the worker returned
      */
     public function __construct(
-        public string $topic,
-        public string $id,
-        public string $body = '',
-        public string $contentType = 'application/octet-stream',
-        public array $meta = [],
-        public int $attempt = 0,
-        public int $delivery = 0,
-        public int $priority = 100,
-        public string $state = 'leased',
-        public ?\DateTimeImmutable $dueAt = null,
-        public string $lease = '',
-        public ?\DateTimeImmutable $leaseUntil = null,
-        public ?string $lastError = null,
-        public ?string $consumer = null,
-        public bool $cancelRequested = false,
+        public readonly string $topic,
+        public readonly string $id,
+        public readonly string $body = '',
+        public readonly string $contentType = 'application/octet-stream',
+        public readonly array $meta = [],
+        public readonly int $attempt = 0,
+        public readonly int $delivery = 0,
+        public readonly int $priority = 100,
+        public readonly string $state = 'leased',
+        public readonly ?\DateTimeImmutable $dueAt = null,
+        public readonly string $lease = '',
+        public readonly ?\DateTimeImmutable $leaseUntil = null,
+        public readonly ?string $lastError = null,
+        public readonly ?string $consumer = null,
+        public readonly bool $cancelRequested = false,
+        public readonly ?string $outcome = null,
+        public readonly ?\DateTimeImmutable $finishedAt = null,
+        public readonly ?float $duration = null,
+        public readonly ?string $progress = null,
+        public readonly ?string $result = null,
+        public readonly ?string $resultType = null,
     ) {
     }
 
@@ -42,6 +55,33 @@ final readonly class Job
     public function json(bool $asArrays = true): mixed
     {
         return json_decode($this->body, $asArrays, 512, JSON_THROW_ON_ERROR);
+    }
+
+    /** The result as text; '' if there is none. */
+    public function resultText(): string
+    {
+        return $this->result ?? '';
+    }
+
+    /** The result as JSON; null if there is none. Objects are arrays unless `$asArrays` is false. */
+    public function resultJson(bool $asArrays = true): mixed
+    {
+        return ($this->result ?? '') === '' ? null : json_decode($this->resultText(), $asArrays, 512, JSON_THROW_ON_ERROR);
+    }
+
+    /** Shows with the job how far it is, in a handler: up to 256 bytes of text. False: the lease is lost. */
+    public function reportProgress(string $text): bool
+    {
+        return $this->extend === null ? throw new \LogicException('no worker holds the job') : ($this->extend)($text);
+    }
+
+    /**
+     * @param \Closure(string): bool $extend
+     * @internal
+     */
+    public function heldBy(\Closure $extend): void
+    {
+        $this->extend = $extend;
     }
 
     public function traceparent(): ?string
@@ -75,6 +115,28 @@ final readonly class Job
             lastError: $text('last_error', '') ?: null,
             consumer: $text('consumer', '') ?: null,
             cancelRequested: ($data['cancel_requested'] ?? null) === true,
+            outcome: $text('outcome', '') ?: null,
+            finishedAt: Format::time($data['finished_at'] ?? null),
+            duration: is_int($data['duration_ms'] ?? null) ? $data['duration_ms'] / 1000 : null,
+            progress: $text('progress', '') ?: null,
+            result: self::resultOf($data, $text('result_type', '')),
+            resultType: $text('result_type', '') ?: null,
         );
+    }
+
+    /**
+     * The bytes of a result, which an answer has in base64, as text, or as JSON.
+     *
+     * @param array<mixed> $data
+     */
+    private static function resultOf(array $data, string $type): ?string
+    {
+        if (is_string($data['result_base64'] ?? null)) {
+            return (string) base64_decode($data['result_base64']);
+        }
+        if (!array_key_exists('result', $data)) {
+            return null;
+        }
+        return is_string($data['result']) && !str_starts_with($type, 'application/json') ? $data['result'] : Format::json($data['result']);
     }
 }

@@ -11,6 +11,7 @@ final readonly class Pushed
         public string $id,
         public string $result,
         public ?\DateTimeImmutable $dueAt = null,
+        public string $topic = '',
     ) {
     }
 }

@@ -9,7 +9,11 @@ namespace Tarry;
  */
 final readonly class Request
 {
-    /** @param list<array{string, string}> $query */
+    /**
+     * @param list<array{string, string}> $query
+     * @param array<string, string> $headers
+     * @param float|null $retryFor seconds; else those of the client
+     */
     public function __construct(
         public string $method,
         public string $path,
@@ -17,6 +21,8 @@ final readonly class Request
         public ?string $body = null,
         public ?float $timeout = null,
         public ?string $contentType = null,
+        public array $headers = [],
+        public ?float $retryFor = null,
     ) {
     }
 }

@@ -71,17 +71,19 @@ final class Transport
      * The answer of a call that was carried out; it is repeated by the rules of docs/clients.md.
      *
      * @param int $tries how many earlier tries may have been carried out
+     * @param string $raw the answer as it came
      * @return array<mixed>
      * @throws TarryError
      */
-    public function call(Request $request, bool $again = true, int &$tries = 0): array
+    public function call(Request $request, bool $again = true, int &$tries = 0, string &$raw = ''): array
     {
-        $limit = self::now() + $this->retryFor;
+        $limit = self::now() + ($request->retryFor ?? $this->retryFor);
         for ($pause = self::FIRST_PAUSE;; $pause = min(2 * $pause, self::LONGEST_PAUSE)) {
             $answer = $this->once($request);
             $left = $limit - self::now();
             $wait = $answer->retryAfter ?? min(self::jitter($pause), $left); // the last try is at the limit
             if (!$again || !$answer->asksForAnother() || $left <= 0 || $wait > $left) {
+                $raw = $answer->body;
                 return $answer->json();
             }
             $tries += $answer->leavesOpen() ? 1 : 0;
@@ -170,6 +172,9 @@ final class Transport
         $target = $place['prefix'] . $request->path . ($pairs === [] ? '' : '?' . implode('&', $pairs));
         $head = "$request->method $target HTTP/1.1\r\nHost: {$place['host']}\r\nUser-Agent: tarry-php\r\n";
         $head .= $this->token === null ? '' : "Authorization: Bearer $this->token\r\n";
+        foreach ($request->headers as $name => $value) {
+            $head .= "$name: $value\r\n";
+        }
         if ($request->body !== null || $request->method === 'POST') {
             $head .= 'Content-Length: ' . strlen($request->body ?? '') . "\r\n";
             $type = $request->contentType ?? 'application/json';

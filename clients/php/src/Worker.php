@@ -8,6 +8,7 @@ namespace Tarry;
  * Takes jobs, runs a handler for each, extends their leases, and reports the results.
  *
  *     (new Tarry\Worker(new Tarry\Client(), 'orders', $handle, concurrency: 10, lease: 60))->run();
+ *     (new Tarry\Worker(new Tarry\Client(), ['orders' => close_order(...), 'mails' => send_mail(...)]))->run();
  *
  * PHP has no threads, so processes are forked: one for each job at work, which is kept for the next, and one each for
  * takes, extensions and answers, because PHP can wait for many sockets or for one request, not for both. The process that
@@ -22,6 +23,8 @@ final class Worker
     private const GRACE = 2.0; // that leases have once a server is back
     private const PAUSE = 0.25; // at most, before an extend or an answer that failed is made again, for that grace
     private const BATCH = 1000;
+    private const RESULTS_BYTES = 1 << 19; // of a request that acks; the server takes 1 MiB
+    private const LOG_PAUSE = 10.0; // between lines about the same kind of call that fails
     private const KILL_AFTER = 2.0; // that a handler has once it was interrupted
     private const LONGEST_SLEEP = 1.0; // a signal may come just before the worker waits
     private const MOST = 900; // stream_select() knows 1,024 sockets
@@ -30,8 +33,10 @@ final class Worker
     private readonly array $topics;
     private readonly float $lease;
     private readonly string $consumer;
-    /** @var \Closure(Job): mixed */
-    private readonly \Closure $handler;
+    /** @var array<string, \Closure(Job): mixed> by topic */
+    private readonly array $handlers;
+    /** @var array<string, float> when the failure of such a call was logged */
+    private array $loggedAt = [];
 
     /** @var array<int, Held> from take to answer, by object id */
     private array $held = [];
@@ -58,21 +63,24 @@ final class Worker
     private ?\Throwable $failure = null;
 
     /**
-     * @param string|array<string> $topics a ready job of the first is taken first
-     * @param callable(Job): mixed $handler returns: done; throws: tried again, see Retry and Reject. Runs in a process of
-     *     its own: open connections within it, and keep them in a static variable
+     * @param string|array<string>|array<string, callable(Job): mixed> $topics a ready job of the first is taken first; with
+     *     a handler for each, or with one for all
+     * @param (callable(Job): mixed)|null $handler returns: done, with what it returns as the result unless that is null;
+     *     throws: tried again, see Retry and Reject. Runs in a process of its own: open connections within it, and keep them
+     *     in a static variable
      * @param int|float|\DateInterval $lease is extended for as long as the handler runs
      * @param float $grace seconds that handlers have to end once the worker stops
      * @param int $jobsPerChild after so many jobs a process is replaced, so that what leaks is given back
      * @param (\Closure(Job): mixed)|null $onTaken hooks run in the process that called run(), and hold it up
      * @param (\Closure(Job, string, float): mixed)|null $onDone job; ack, nack, reject, lost or given_back; seconds
-     * @param (\Closure(\Throwable, string): mixed)|null $onError error; take, extend, ack, nack, return or fork
+     * @param (\Closure(\Throwable, string): mixed)|null $onError error; take, extend, ack, nack, return, result or fork
      * @param string|null $consumer who takes, in 64 printable ASCII characters at most: shown as the holder; else HOST:PID
+     * @param bool $log whether failures go to error_log()
      */
     public function __construct(
         private readonly Client $client,
         string|array $topics,
-        callable $handler,
+        ?callable $handler = null,
         private readonly int $concurrency = 10,
         int|float|\DateInterval $lease = 60,
         private float $grace = 30.0,
@@ -81,6 +89,7 @@ final class Worker
         private readonly ?\Closure $onDone = null,
         private readonly ?\Closure $onError = null,
         ?string $consumer = null,
+        private readonly bool $log = true,
     ) {
         if ($concurrency < 1 || $concurrency > self::MOST) {
             throw new \InvalidArgumentException('concurrency must be between 1 and ' . self::MOST);
@@ -89,10 +98,29 @@ final class Worker
             throw new \LogicException('a worker needs the extensions pcntl and posix: its heartbeat continues while handlers '
                 . 'run, each in a process; without them, take(), extend() and ack() yourself');
         }
-        $this->topics = array_values((array) $topics);
+        $this->handlers = self::handlersOf($topics, $handler);
+        $this->topics = array_map(strval(...), array_keys($this->handlers));
         $this->lease = Format::seconds($lease);
         $this->consumer = $consumer ?? Format::consumer((string) gethostname(), (int) getmypid());
-        $this->handler = $handler(...);
+    }
+
+    /**
+     * @param string|array<string>|array<string, callable(Job): mixed> $topics
+     * @param (callable(Job): mixed)|null $handler
+     * @return array<string, \Closure(Job): mixed>
+     */
+    private static function handlersOf(string|array $topics, ?callable $handler): array
+    {
+        $handlers = [];
+        foreach ((array) $topics as $topic => $one) {
+            $isHandler = !is_string($one) || $handler === null;
+            if ($isHandler === ($handler !== null) || !($isHandler ? is_callable($one) : is_string($one))) {
+                $example = "['orders' => close_order(...)]";
+                throw new \InvalidArgumentException("give topics and a handler, or a handler for each topic as in $example");
+            }
+            $handlers[$isHandler ? (string) $topic : $one] = $isHandler ? $one(...) : $handler(...);
+        }
+        return $handlers;
     }
 
     // ---- life ----
@@ -403,16 +431,31 @@ final class Worker
     {
         try {
             assert($job instanceof Job);
-            ($this->handler)($job);
-            return ['ack', []];
+            $job->heldBy(fn (string $text): bool => $this->client->extend($job, $this->lease, $text) === [null]);
+            return ['ack', self::members(($this->handlers[$job->topic])($job))];
         } catch (Lost $lost) {
             throw $lost;
         } catch (Retry $retry) {
             return ['nack', Client::nackOptions($retry->after, $retry->error)];
         } catch (Reject $reject) {
-            return ['nack', Client::nackOptions(null, $reject->error, true)];
+            return ['nack', Client::nackOptions(null, $reject->error, true) + self::members($reject->result)];
         } catch (\Throwable $fault) {
             return ['nack', Client::nackOptions(null, $fault->getMessage() ?: $fault::class)];
+        }
+    }
+
+    /**
+     * The members of an answer with this result. If it is not JSON, the work is done nevertheless: the job is answered
+     * without it.
+     *
+     * @return array<string, string>
+     */
+    private static function members(mixed $result): array
+    {
+        try {
+            return Format::result($result);
+        } catch (\JsonException $fault) {
+            return ['bad_result' => $fault->getMessage()];
         }
     }
 
@@ -428,6 +471,10 @@ final class Worker
             $this->dismiss($child);
         } elseif ($child->killAt === INF) {
             $this->idle[] = $child;
+        }
+        if (is_string($options['bad_result'] ?? null)) {
+            $this->reportError(new \UnexpectedValueException($options['bad_result']), 'result');
+            unset($options['bad_result']);
         }
         if ($one !== null) {
             $this->settle($one, $verb, $options);
@@ -499,6 +546,7 @@ final class Worker
             $hasEnded = $error instanceof LeaseEnded;
             $one->nextBeat = $hasEnded ? INF : $now + min($this->lease / 20, self::PAUSE);
             if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil + self::GRACE)) {
+                $this->logLine("the lease of job {$one->job->topic}/{$one->job->id} is lost; another worker may process it");
                 $this->interrupt($one, $now);
                 $this->finish($one, 'lost');
             }
@@ -522,6 +570,10 @@ final class Worker
         }
         [$one->verb, $one->options] = [$verb, $options];
         $this->answers[] = $one;
+        if ($verb === 'nack' && !$one->isUnwanted) {
+            $why = is_string($options['error'] ?? null) ? $options['error'] : '';
+            $this->logLine("job {$one->job->topic}/{$one->job->id} failed in attempt {$one->job->attempt}: $why");
+        }
     }
 
     private function answer(float $now): float
@@ -533,16 +585,60 @@ final class Worker
             return $this->answerAt;
         }
         $verb = $this->answers[0]->verb;
-        [$batch, $rest] = [[], []];
-        foreach ($this->answers as $one) {
-            $one->verb === $verb && count($batch) < self::BATCH ? $batch[] = $one : $rest[] = $one;
-        }
-        $this->answers = $rest;
+        $batch = $this->nextBatch($verb);
         $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease] + $one->options, $batch);
         $limit = min(max($this->lease / 3, 0.5), $this->client->transport->timeout);
         $request = Client::answersRequest($verb, $items, $limit);
         $this->ask('answer', $request, fn (Answer $answer) => $this->answered($verb, $batch, $answer));
         return $this->answers === [] ? INF : $now;
+    }
+
+    /**
+     * Takes the answers of the next request.
+     *
+     * @return list<Held>
+     */
+    private function nextBatch(string $verb): array
+    {
+        [$batch, $rest, $size] = [[], [], 0];
+        foreach ($this->answers as $at => $one) {
+            $more = self::resultSize($one);
+            $fits = $batch === [] || (count($batch) < self::BATCH && $size + $more <= self::RESULTS_BYTES);
+            if ($one->verb !== $verb || !$fits || ($one->isAlone && $at > 0)) {
+                $rest[] = $one;
+                continue;
+            }
+            $batch[] = $one;
+            $size += $more;
+            if ($one->isAlone) {
+                $rest = array_slice($this->answers, 1);
+                break;
+            }
+        }
+        $this->answers = $rest;
+        return $batch;
+    }
+
+    private static function resultSize(Held $one): int
+    {
+        return is_string($one->options['result_base64'] ?? null) ? strlen($one->options['result_base64']) : 0;
+    }
+
+    /**
+     * One result is too big, so the server has rejected the request: that of the largest one is sent by itself. Its job is
+     * done, so it is answered without the result if that is rejected too.
+     *
+     * @param non-empty-list<Held> $batch
+     */
+    private function answerApart(array $batch, TarryError $fault): void
+    {
+        usort($batch, static fn (Held $one, Held $other): int => self::resultSize($other) <=> self::resultSize($one));
+        if (count($batch) === 1) {
+            $this->reportError($fault, 'result');
+            unset($batch[0]->options['result_base64'], $batch[0]->options['result_type']);
+        }
+        $batch[0]->isAlone = count($batch) > 1;
+        $this->answers = [...$batch, ...$this->answers];
     }
 
     /** @param list<Held> $batch */
@@ -552,6 +648,10 @@ final class Worker
         try {
             $results = Client::results($answer->json());
         } catch (TarryError $fault) {
+            if (in_array($fault->code, ['result_too_big', 'body_too_big'], true) && $batch !== []) {
+                $this->answerApart($batch, $fault);
+                return;
+            }
             $this->reportError($fault, $verb);
         }
         if ($answer->asksForAnother()) {
@@ -596,8 +696,20 @@ final class Worker
         }
     }
 
+    private function logLine(string $text): void
+    {
+        if ($this->log) {
+            error_log("tarry: $text");
+        }
+    }
+
     private function reportError(\Throwable $fault, string $what): void
     {
+        $now = Transport::now();
+        if ($now - ($this->loggedAt[$what] ?? -INF) >= self::LOG_PAUSE) {
+            $this->loggedAt[$what] = $now;
+            $this->logLine("$what failed: {$fault->getMessage()}");
+        }
         if ($this->onError !== null) {
             ($this->onError)($fault, $what);
         }
