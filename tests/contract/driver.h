@@ -44,6 +44,7 @@ struct driver {
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
     bool keeps_finished, awaits; /* as in queue_info: the claims about kept jobs and waits apply */
+    bool groups;                 /* likewise: the claims about groups, limits, rates and holds */
     bool is_at_once;             /* a few loop iterations send all events */
     uint32_t runs;               /* of random commands; 0: as many as are usual */
     bool forecasts_exactly;      /* the few jobs of this suite, that is */

@@ -101,6 +101,8 @@ static void naive_submit(struct queue *queue, const struct command *command,
         naive_forecast(queue, &command->forecast, to);
         return;
     case COMMAND_AWAIT: /* only in stores with info.awaits */
+    case COMMAND_GROUP: /* and with info.groups */
+    case COMMAND_GROUPS:
         return;
     }
 }

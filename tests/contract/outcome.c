@@ -70,6 +70,7 @@ static const struct queue_job *copy_jobs(struct outcome *outcome, const struct q
         job->history = outcome_slice(outcome, job->history);
         job->consumer = outcome_slice(outcome, job->consumer);
         job->progress = outcome_slice(outcome, job->progress);
+        job->group = outcome_slice(outcome, job->group);
         jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
         if (jobs[i].end)
             jobs[i].end = copy_end(outcome, jobs[i].end);
@@ -91,12 +92,26 @@ static const struct queue_topic *copy_topics(struct outcome *outcome,
     return topics;
 }
 
+static const struct queue_group *copy_groups(struct outcome *outcome,
+                                             const struct queue_reply *reply)
+{
+    struct queue_group *groups =
+        outcome_bytes(outcome, reply->group_count * sizeof(struct queue_group));
+
+    for (size_t i = 0; i < reply->group_count; i++) {
+        groups[i] = reply->groups[i];
+        groups[i].name = outcome_slice(outcome, groups[i].name);
+    }
+    return groups;
+}
+
 void outcome_copy(struct outcome *outcome, const struct queue_reply *reply)
 {
     *outcome = (struct outcome){.reply = *reply};
     outcome->reply.results = copy_results(outcome, reply);
     outcome->reply.jobs = copy_jobs(outcome, reply);
     outcome->reply.topics = copy_topics(outcome, reply);
+    outcome->reply.groups = copy_groups(outcome, reply);
     outcome->reply.cursor = outcome_slice(outcome, reply->cursor);
     if (reply->forecast)
         outcome->reply.forecast =

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "job/record.h"
 
-static char text_room[10][8192];
+static char text_room[11][8192];
 
 static inline struct slice random_text(struct random *random, int room, size_t least, size_t most)
 {
@@ -130,6 +130,8 @@ static inline struct job random_job(struct random *random)
         job.has_keep = true;
         job.keep_ms = random_ms(random);
     }
+    if (random_below(random, 2))
+        job.group = random_text(random, 10, 1, JOB_GROUP_BYTES_MAX);
     job.cancel_requested = job.state == JOB_LEASED && random_below(random, 2);
     if (random_below(random, 2))
         job.policy = random_policy(random);
@@ -205,7 +207,8 @@ static inline struct slice random_kept(struct random *random)
                                .result = random_text(random, 7, 0, random_below(random, 2) * 4000),
                                .result_type =
                                    random_text(random, 4, 0, random_below(random, 2) * 128),
-                               .content_type = job.content_type};
+                               .content_type = job.content_type,
+                               .group = job.group};
     if (kept.has_body)
         kept.body = job.body;
     assert_true(record_kept_bytes_max(&kept) <= sizeof room);
@@ -226,6 +229,50 @@ static inline struct record_done random_done(struct random *random)
         .topic = random_below(random, 2) ? random_text(random, 0, 1, 200) : (struct slice){0},
         .carried = random_below(random, 2),
     };
+}
+
+static inline struct frequency random_frequency(struct random *random)
+{
+    return (struct frequency){1 + (uint32_t)random_below(random, FREQUENCY_COUNT_MAX),
+                              (enum frequency_unit)(1 + random_below(random, 3))};
+}
+
+static inline struct flow_limits random_limits(struct random *random)
+{
+    struct flow_limits limits = {.limit = (uint32_t)random_number(random, 32),
+                                 .burst = (uint32_t)random_number(random, 32)};
+
+    if (random_below(random, 2))
+        limits.rate = random_frequency(random);
+    return limits;
+}
+
+static inline struct topic_flow random_flow(struct random *random)
+{
+    return (struct topic_flow){.topic = random_limits(random),
+                               .group = random_limits(random),
+                               .group_max_jobs = random_number(random, 64),
+                               .group_order = (enum flow_order)random_below(random, 2),
+                               .one_shard = random_below(random, 2)};
+}
+
+static inline struct record_group random_group(struct random *random)
+{
+    struct record_group group = {.topic = random_text(random, 0, 1, JOB_TOPIC_BYTES_MAX),
+                                 .group = random_text(random, 10, 0, JOB_GROUP_BYTES_MAX),
+                                 .exists = random_below(random, 2),
+                                 .carried = random_below(random, 2)};
+
+    if (!group.exists)
+        return group;
+    group.settings =
+        (struct group_settings){.weight = (uint32_t)random_below(random, GROUP_WEIGHT_MAX + 1),
+                                .limits = random_limits(random),
+                                .max_jobs = random_number(random, 64),
+                                .paused = random_below(random, 2)};
+    if (group.settings.paused)
+        group.settings.paused_until_ms = random_ms(random);
+    return group;
 }
 
 static inline struct record_topic random_topic(struct random *random)
@@ -256,9 +303,9 @@ static inline struct record_topic random_topic(struct random *random)
         topic.settings.extension =
             random_text(random, 7, 0, random_below(random, 2) ? 100 : TOPIC_EXTENSION_BYTES_MAX);
     if (random_below(random, 2))
-        topic.settings.push_rate =
-            (struct frequency){1 + (uint32_t)random_below(random, FREQUENCY_COUNT_MAX),
-                               (enum frequency_unit)(1 + random_below(random, 3))};
+        topic.settings.push_rate = random_frequency(random);
+    if (random_below(random, 2))
+        topic.settings.flow = random_flow(random);
     if (topic.settings.has_priority)
         topic.settings.priority = (int32_t)random_number(random, 16);
     if (topic.paused && random_below(random, 2))
@@ -279,9 +326,9 @@ static inline struct record_place random_from(struct random *random)
 
 static inline struct record random_record(struct random *random)
 {
-    struct record record = {.kind = (enum record_kind)(1 + random_below(random, 4))};
+    struct record record = {.kind = (enum record_kind)(1 + random_below(random, 5))};
 
-    if (record.kind != RECORD_TOPIC)
+    if (record.kind < RECORD_TOPIC)
         record.from = random_from(random);
     if (record.kind == RECORD_JOB) {
         record.origin = (enum record_job_origin)(1 + random_below(random, 3));
@@ -292,8 +339,10 @@ static inline struct record random_record(struct random *random)
         record.state = random_state(random);
     } else if (record.kind == RECORD_DONE) {
         record.done = random_done(random);
-    } else {
+    } else if (record.kind == RECORD_TOPIC) {
         record.topic = random_topic(random);
+    } else {
+        record.group = random_group(random);
     }
     return record;
 }
@@ -327,6 +376,7 @@ static inline void same_job(const struct job *a, const struct job *b)
     SAME_TEXT(consumer);
     SAME_TEXT(next);
     SAME_TEXT(progress);
+    SAME_TEXT(group);
     SAME(has_keep);
     SAME(keep_ms);
     SAME(cancel_requested);
@@ -379,6 +429,27 @@ static inline void same_done(const struct record_done *a, const struct record_do
     SAME_TEXT(kept);
 }
 
+static inline void same_limits(const struct flow_limits *a, const struct flow_limits *b)
+{
+    SAME(limit);
+    SAME(rate.count);
+    SAME(rate.unit);
+    SAME(burst);
+}
+
+static inline void same_group(const struct record_group *a, const struct record_group *b)
+{
+    SAME_TEXT(topic);
+    SAME_TEXT(group);
+    SAME(exists);
+    SAME(carried);
+    SAME(settings.weight);
+    SAME(settings.max_jobs);
+    SAME(settings.paused);
+    SAME(settings.paused_until_ms);
+    same_limits(&a->settings.limits, &b->settings.limits);
+}
+
 static inline void same_topic(const struct record_topic *a, const struct record_topic *b)
 {
     SAME_TEXT(topic);
@@ -401,6 +472,11 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME(settings.push_rate.count);
     SAME(settings.push_rate.unit);
     SAME_TEXT(settings.extension);
+    SAME(settings.flow.group_max_jobs);
+    SAME(settings.flow.group_order);
+    SAME(settings.flow.one_shard);
+    same_limits(&a->settings.flow.topic, &b->settings.flow.topic);
+    same_limits(&a->settings.flow.group, &b->settings.flow.group);
     same_policy(&a->settings.policy, &b->settings.policy);
     assert_memory_equal(&a->totals, &b->totals, sizeof a->totals);
 }
@@ -418,8 +494,10 @@ static inline void same_record(const struct record *a, const struct record *b)
         same_state(&a->state, &b->state);
     } else if (a->kind == RECORD_DONE) {
         same_done(&a->done, &b->done);
-    } else {
+    } else if (a->kind == RECORD_TOPIC) {
         same_topic(&a->topic, &b->topic);
+    } else {
+        same_group(&a->group, &b->group);
     }
 }
 

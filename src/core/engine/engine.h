@@ -280,7 +280,7 @@ bool engine_topics_page(const struct engine *engine, struct slice after, size_t 
                         struct engine_now now, struct queue_topic **out, size_t *count);
 /* Appends the record of every topic again, at most `max` in one call, so that older files can be removed. Start
  * with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
-enum { ENGINE_TOPIC_BYTES_MAX = 560 + TOPIC_EXTENSION_BYTES_MAX };
+enum { ENGINE_TOPIC_BYTES_MAX = 640 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
 

@@ -297,6 +297,7 @@ static void fill_kept(struct engine *engine, const struct entry *entry, const st
     *kept = (struct record_kept){.finished_ms = finished_ms > 0 ? finished_ms : 0,
                                  .attempt = entry_attempt(engine, entry) + taken,
                                  .id = job->id,
+                                 .group = job->group,
                                  .consumer = entry_consumer(engine, entry),
                                  .meta = job->meta,
                                  .history = entry_history(extra),
@@ -404,6 +405,7 @@ void engine_ended_show(const struct engine_ended *ended, struct slice id, struct
                               .result_type = kept->result_type};
     *out = (struct queue_job){.job = {.topic = ended->topic,
                                       .id = id,
+                                      .group = kept->group,
                                       .meta = kept->meta,
                                       .consumer = kept->consumer,
                                       .history = kept->history,

@@ -61,7 +61,8 @@ enum {
     HAS_NEXT = 1 << 16,
     HAS_PROGRESS = 1 << 17,
     HAS_KEEP = 1 << 18,
-    JOB_FIELDS = (1 << 19) - 1,
+    HAS_GROUP = 1 << 19,
+    JOB_FIELDS = (1 << 20) - 1,
 
     /* Bits in STATE, chosen so that the fields of every delivery fit in one byte. */
     HAS_STATE_TAKEN = 1 << 6,
@@ -86,6 +87,7 @@ enum {
 /* FORM_FROM: a flag of JOB, STATE and DONE. FORM_END: no form of JOB and STATE is as high. */
 enum { FORM_FROM = 1 << 6, FORM_END = 1 << 7 };
 enum { HEAD_BYTES = 5 };
+enum { FLOW_BYTES_MAX = 60 }; /* of FLOW, and of the settings of a group */
 
 /* ---- sizes ---- */
 
@@ -100,18 +102,21 @@ size_t record_bytes_max(const struct record *record)
     const struct job *job = &record->job;
 
     switch (record->kind) {
-    case RECORD_JOB: /* at most 25 varints and 10 other bytes in addition to the text */
-        return 240 + steps_bytes_max(&job->policy) + job->topic.len + job->id.len +
+    case RECORD_JOB: /* at most 26 varints and 10 other bytes in addition to the text */
+        return 250 + steps_bytes_max(&job->policy) + job->topic.len + job->id.len +
                job->content_type.len + job->meta.len + job->error.len + job->consumer.len +
-               job->progress.len + job->history.len + job->body.len + job->next.len;
+               job->progress.len + job->history.len + job->body.len + job->next.len +
+               job->group.len;
     case RECORD_STATE:
         return 144 + record->state.error.len + record->state.consumer.len +
                record->state.progress.len;
     case RECORD_DONE:
         return 80 + record->done.topic.len + record->done.kept.len;
     case RECORD_TOPIC:
-        return 330 + steps_bytes_max(&record->topic.settings.policy) + record->topic.topic.len +
-               record->topic.settings.extension.len;
+        return 330 + FLOW_BYTES_MAX + steps_bytes_max(&record->topic.settings.policy) +
+               record->topic.topic.len + record->topic.settings.extension.len;
+    case RECORD_GROUP:
+        return 20 + FLOW_BYTES_MAX + record->group.topic.len + record->group.group.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -124,7 +129,7 @@ size_t record_next(struct slice bytes)
     unsigned kind = wire_take_byte(&in);
 
     if (in.bad || size <= HEAD_BYTES || size > bytes.len || kind < RECORD_JOB ||
-        kind > RECORD_TOPIC)
+        kind > RECORD_GROUP)
         return 0;
     return size;
 }
@@ -156,7 +161,7 @@ static uint16_t take_priority(struct wire_in *in)
 /*
  * TOPIC  form · fields · topic · sequence, then the fields present in `fields`: policy · priority ·
  * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until ·
- * keep_finished · keep_finished_max · keep_finished_bytes; then the totals.
+ * keep_finished · keep_finished_max · keep_finished_bytes · flow; then the totals.
  */
 
 /* The bits of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest bits of a
@@ -174,7 +179,8 @@ enum {
     HAS_KEEP_FINISHED = 1 << 10,
     HAS_KEEP_FINISHED_MAX = 1 << 11,
     HAS_KEEP_FINISHED_BYTES = 1 << 12,
-    TOPIC_FIELDS = (1 << 13) - 1
+    HAS_FLOW = 1 << 13,
+    TOPIC_FIELDS = (1 << 14) - 1
 };
 
 /* The byte `form`: on_conflict and these flags. */
@@ -281,6 +287,96 @@ static void take_policy(struct wire_in *in, unsigned fields, struct policy *out)
         out->max_attempts = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
 }
 
+/* ---- limits and rates ---- */
+
+static char *put_frequency(char *at, struct frequency frequency)
+{
+    assert(frequency_is_valid(frequency));
+    at = wire_put_varint(at, frequency.count);
+    return wire_put_byte(at, frequency.unit);
+}
+
+static void take_frequency(struct wire_in *in, struct frequency *out)
+{
+    out->count = (uint32_t)wire_take_varint(in, 1, FREQUENCY_COUNT_MAX);
+    out->unit = (enum frequency_unit)wire_take_byte(in);
+    if (!frequency_is_valid(*out))
+        wire_fail(in);
+}
+
+/*
+ * LIMITS  fields · limit · count and unit of the rate · burst, if present in `fields`
+ * FLOW    form · LIMITS of the topic · LIMITS of each group · group_max_jobs, if present
+ * GROUP   form · topic · group · [weight] · [LIMITS] · [max_jobs] · [paused_until]
+ */
+enum { HAS_LIMIT = 1 << 0, HAS_RATE = 1 << 1, HAS_BURST = 1 << 2, LIMITS_FIELDS = (1 << 3) - 1 };
+enum { FLOW_IS_STRICT = 1 << 0, FLOW_ONE_SHARD = 1 << 1, FLOW_HAS_MAX_JOBS = 1 << 2, FLOW_FORM = (1 << 3) - 1 };
+
+static bool limits_are_set(const struct flow_limits *limits)
+{
+    return limits->limit || limits->rate.count || limits->burst;
+}
+
+static bool flow_is_set(const struct topic_flow *flow)
+{
+    return limits_are_set(&flow->topic) || limits_are_set(&flow->group) || flow->group_max_jobs ||
+           flow->group_order || flow->one_shard;
+}
+
+static char *put_limits(char *at, const struct flow_limits *limits)
+{
+    unsigned fields = (limits->limit ? HAS_LIMIT : 0u) | (limits->rate.count ? HAS_RATE : 0u) |
+                      (limits->burst ? HAS_BURST : 0u);
+
+    at = wire_put_byte(at, fields);
+    if (fields & HAS_LIMIT)
+        at = wire_put_varint(at, limits->limit);
+    if (fields & HAS_RATE)
+        at = put_frequency(at, limits->rate);
+    if (fields & HAS_BURST)
+        at = wire_put_varint(at, limits->burst);
+    return at;
+}
+
+static void take_limits(struct wire_in *in, struct flow_limits *out)
+{
+    unsigned fields = wire_take_byte(in);
+
+    if (fields > LIMITS_FIELDS)
+        wire_fail(in);
+    if (fields & HAS_LIMIT)
+        out->limit = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+    if (fields & HAS_RATE)
+        take_frequency(in, &out->rate);
+    if (fields & HAS_BURST)
+        out->burst = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+}
+
+static char *put_flow(char *at, const struct topic_flow *flow)
+{
+    at = wire_put_byte(at, (flow->group_order == FLOW_STRICT ? FLOW_IS_STRICT : 0u) |
+                               (flow->one_shard ? FLOW_ONE_SHARD : 0u) |
+                               (flow->group_max_jobs ? FLOW_HAS_MAX_JOBS : 0u));
+    at = put_limits(put_limits(at, &flow->topic), &flow->group);
+    return flow->group_max_jobs ? wire_put_varint(at, flow->group_max_jobs) : at;
+}
+
+static void take_flow(struct wire_in *in, struct topic_flow *out)
+{
+    unsigned form = wire_take_byte(in);
+
+    if (form > FLOW_FORM)
+        wire_fail(in);
+    out->group_order = form & FLOW_IS_STRICT ? FLOW_STRICT : FLOW_FREE;
+    out->one_shard = form & FLOW_ONE_SHARD;
+    take_limits(in, &out->topic);
+    take_limits(in, &out->group);
+    if (form & FLOW_HAS_MAX_JOBS)
+        out->group_max_jobs = wire_take_varint(in, 1, UINT64_MAX);
+    if (!flow_is_set(out))
+        wire_fail(in);
+}
+
 /* ---- TOPIC ---- */
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b)
@@ -341,7 +437,8 @@ static char *put_topic(char *at, const struct record_topic *topic)
         (topic->paused_until_ms ? HAS_PAUSED_UNTIL : 0u) |
         (settings->keep_finished_ms ? HAS_KEEP_FINISHED : 0u) |
         (settings->keep_finished_max ? HAS_KEEP_FINISHED_MAX : 0u) |
-        (settings->keep_finished_bytes ? HAS_KEEP_FINISHED_BYTES : 0u);
+        (settings->keep_finished_bytes ? HAS_KEEP_FINISHED_BYTES : 0u) |
+        (flow_is_set(&settings->flow) ? HAS_FLOW : 0u);
 
     assert(topic->paused || !topic->paused_until_ms);
     assert(job_topic_is_valid(topic->topic));
@@ -360,11 +457,8 @@ static char *put_topic(char *at, const struct record_topic *topic)
         at = wire_put_text(at, settings->extension, TOPIC_EXTENSION_BYTES_MAX);
     if (fields & HAS_MAX_JOBS)
         at = wire_put_varint(at, settings->max_jobs);
-    if (fields & HAS_PUSH_RATE) {
-        assert(frequency_is_valid(settings->push_rate));
-        at = wire_put_varint(at, settings->push_rate.count);
-        at = wire_put_byte(at, settings->push_rate.unit);
-    }
+    if (fields & HAS_PUSH_RATE)
+        at = put_frequency(at, settings->push_rate);
     if (fields & HAS_PAUSED_UNTIL)
         at = wire_put_ms(at, topic->paused_until_ms);
     if (fields & HAS_KEEP_FINISHED)
@@ -373,15 +467,9 @@ static char *put_topic(char *at, const struct record_topic *topic)
         at = wire_put_varint(at, settings->keep_finished_max);
     if (fields & HAS_KEEP_FINISHED_BYTES)
         at = wire_put_varint(at, settings->keep_finished_bytes);
+    if (fields & HAS_FLOW)
+        at = put_flow(at, &settings->flow);
     return put_totals(at, &topic->totals);
-}
-
-static void take_push_rate(struct wire_in *in, struct frequency *out)
-{
-    out->count = (uint32_t)wire_take_varint(in, 1, FREQUENCY_COUNT_MAX);
-    out->unit = (enum frequency_unit)wire_take_byte(in);
-    if (!frequency_is_valid(*out))
-        wire_fail(in);
 }
 
 /* Reads a TOPIC and checks its form. */
@@ -415,7 +503,7 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
     if (fields & HAS_MAX_JOBS)
         settings->max_jobs = wire_take_varint(in, 1, TOPIC_JOBS_MAX);
     if (fields & HAS_PUSH_RATE)
-        take_push_rate(in, &settings->push_rate);
+        take_frequency(in, &settings->push_rate);
     if (fields & HAS_PAUSED_UNTIL) {
         topic->paused_until_ms = wire_take_ms(in, 1);
         if (!topic->paused)
@@ -427,6 +515,8 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
         settings->keep_finished_max = wire_take_varint(in, 1, TOPIC_JOBS_MAX);
     if (fields & HAS_KEEP_FINISHED_BYTES)
         settings->keep_finished_bytes = wire_take_varint(in, 1, TOPIC_KEEP_BYTES_MAX);
+    if (fields & HAS_FLOW)
+        take_flow(in, &settings->flow);
     take_totals(in, &topic->totals);
 }
 
@@ -591,6 +681,7 @@ static bool job_is_storable(const struct job *job)
            (!job->history.len || job_history_check(job->history)) &&
            (!job->next.len || job->state == JOB_LEASED) &&
            (!job->progress.len || job->state == JOB_LEASED) &&
+           (!job->group.len || flow_group_is_valid(job->group)) &&
            holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
@@ -606,7 +697,7 @@ static char *put_job(char *at, const struct record *record)
                       (job->consumer.len ? HAS_CONSUMER : 0u) |
                       (job->cancel_requested ? CANCEL_REQUESTED : 0u) |
                       (job->next.len ? HAS_NEXT : 0u) | (job->progress.len ? HAS_PROGRESS : 0u) |
-                      (job->has_keep ? HAS_KEEP : 0u);
+                      (job->has_keep ? HAS_KEEP : 0u) | (job->group.len ? HAS_GROUP : 0u);
 
     assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
     assert(job_is_storable(job));
@@ -633,6 +724,8 @@ static char *put_job(char *at, const struct record *record)
         at = wire_put_text(at, job->progress, JOB_PROGRESS_BYTES_MAX);
     if (fields & HAS_KEEP)
         at = wire_put_ms(at, job->keep_ms);
+    if (fields & HAS_GROUP)
+        at = wire_put_text(at, job->group, JOB_GROUP_BYTES_MAX);
     if (has_from(record))
         at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
@@ -685,6 +778,8 @@ static void take_job(struct wire_in *in, struct record *record, bool is_next)
     job->has_keep = fields & HAS_KEEP;
     if (fields & HAS_KEEP)
         job->keep_ms = wire_take_ms(in, 0);
+    if (fields & HAS_GROUP)
+        job->group = wire_take_text(in, 1, JOB_GROUP_BYTES_MAX);
     if (form & FORM_FROM)
         record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
@@ -816,7 +911,7 @@ static void take_state(struct wire_in *in, struct record *record)
 
 /*
  * KEPT  fields · attempt · finished · id, then the fields present in `fields`: duration · consumer ·
- *       meta · history · progress · result type · result · content type · body
+ *       meta · history · progress · result type · result · content type · group · body
  */
 enum {
     KEPT_DURATION = 1 << 0,
@@ -828,10 +923,11 @@ enum {
     KEPT_RESULT = 1 << 6,
     KEPT_CONTENT_TYPE = 1 << 7,
     KEPT_BODY = 1 << 8,
-    KEPT_FIELDS = (1 << 9) - 1
+    KEPT_GROUP = 1 << 9,
+    KEPT_FIELDS = (1 << 10) - 1
 };
 
-/* The texts in the order of their bits, from KEPT_CONSUMER to KEPT_CONTENT_TYPE. */
+/* The texts in the order of the record. */
 static const struct kept_text {
     unsigned field;
     size_t offset, most;
@@ -843,6 +939,7 @@ static const struct kept_text {
     {KEPT_RESULT_TYPE, offsetof(struct record_kept, result_type), JOB_CONTENT_TYPE_BYTES_MAX},
     {KEPT_RESULT, offsetof(struct record_kept, result), JOB_RESULT_BYTES_MAX},
     {KEPT_CONTENT_TYPE, offsetof(struct record_kept, content_type), JOB_CONTENT_TYPE_BYTES_MAX},
+    {KEPT_GROUP, offsetof(struct record_kept, group), JOB_GROUP_BYTES_MAX},
 };
 enum { KEPT_TEXTS = sizeof kept_texts / sizeof kept_texts[0] };
 
@@ -899,7 +996,7 @@ bool record_kept_decode(struct slice bytes, struct record_kept *out)
     if (out->has_body)
         out->body = wire_take_bytes(&in, wire_left(&in));
     return !in.bad && in.at == in.end && job_id_is_valid(out->id) &&
-           job_history_check(out->history);
+           job_history_check(out->history) && (!out->group.len || flow_group_is_valid(out->group));
 }
 
 /* ---- DONE ---- */
@@ -958,6 +1055,86 @@ static void take_done(struct wire_in *in, struct record *record)
         record->from = take_from(in);
 }
 
+/* ---- GROUP ---- */
+
+/* The byte `form`. */
+enum {
+    GROUP_EXISTS = 1 << 0, /* else it has no settings */
+    GROUP_CARRIED = 1 << 1,
+    GROUP_PAUSED = 1 << 2,
+    GROUP_HAS_PAUSED_UNTIL = 1 << 3,
+    GROUP_HAS_WEIGHT = 1 << 4,
+    GROUP_HAS_LIMITS = 1 << 5,
+    GROUP_HAS_MAX_JOBS = 1 << 6,
+    GROUP_FORM = (1 << 7) - 1
+};
+
+static unsigned group_form(const struct record_group *group)
+{
+    const struct group_settings *settings = &group->settings;
+
+    return (group->exists ? GROUP_EXISTS : 0u) | (group->carried ? GROUP_CARRIED : 0u) |
+           (settings->paused ? GROUP_PAUSED : 0u) |
+           (settings->paused_until_ms ? GROUP_HAS_PAUSED_UNTIL : 0u) |
+           (settings->weight ? GROUP_HAS_WEIGHT : 0u) |
+           (limits_are_set(&settings->limits) ? GROUP_HAS_LIMITS : 0u) |
+           (settings->max_jobs ? GROUP_HAS_MAX_JOBS : 0u);
+}
+
+/* Returns whether the record of a group can be stored. The group may be empty: the jobs without a group. */
+static bool group_is_storable(const struct record_group *group)
+{
+    const struct group_settings *settings = &group->settings;
+
+    return job_topic_is_valid(group->topic) &&
+           (!group->group.len || flow_group_is_valid(group->group)) &&
+           settings->weight <= GROUP_WEIGHT_MAX &&
+           (settings->paused || !settings->paused_until_ms) &&
+           (group->exists || !(group_form(group) & ~(unsigned)GROUP_CARRIED));
+}
+
+static char *put_group(char *at, const struct record_group *group)
+{
+    const struct group_settings *settings = &group->settings;
+    unsigned form = group_form(group);
+
+    assert(group_is_storable(group));
+    at = wire_put_byte(at, form);
+    at = wire_put_text(at, group->topic, JOB_TOPIC_BYTES_MAX);
+    at = wire_put_text(at, group->group, JOB_GROUP_BYTES_MAX);
+    if (form & GROUP_HAS_WEIGHT)
+        at = wire_put_varint(at, settings->weight);
+    if (form & GROUP_HAS_LIMITS)
+        at = put_limits(at, &settings->limits);
+    if (form & GROUP_HAS_MAX_JOBS)
+        at = wire_put_varint(at, settings->max_jobs);
+    return form & GROUP_HAS_PAUSED_UNTIL ? wire_put_ms(at, settings->paused_until_ms) : at;
+}
+
+static void take_group(struct wire_in *in, struct record_group *out)
+{
+    struct group_settings *settings = &out->settings;
+    unsigned form = wire_take_byte(in);
+
+    if (form > GROUP_FORM)
+        wire_fail(in);
+    out->exists = form & GROUP_EXISTS;
+    out->carried = form & GROUP_CARRIED;
+    settings->paused = form & GROUP_PAUSED;
+    out->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
+    out->group = wire_take_text(in, 0, JOB_GROUP_BYTES_MAX);
+    if (form & GROUP_HAS_WEIGHT)
+        settings->weight = (uint32_t)wire_take_varint(in, 1, GROUP_WEIGHT_MAX);
+    if (form & GROUP_HAS_LIMITS)
+        take_limits(in, &settings->limits);
+    if (form & GROUP_HAS_MAX_JOBS)
+        settings->max_jobs = wire_take_varint(in, 1, UINT64_MAX);
+    if (form & GROUP_HAS_PAUSED_UNTIL)
+        settings->paused_until_ms = wire_take_ms(in, 1);
+    if (group_form(out) != form || !group_is_storable(out))
+        wire_fail(in);
+}
+
 /* ---- all kinds ---- */
 
 static char *put_payload(char *at, const struct record *record)
@@ -972,6 +1149,9 @@ static char *put_payload(char *at, const struct record *record)
     case RECORD_TOPIC:
         assert(!has_from(record));
         return put_topic(at, &record->topic);
+    case RECORD_GROUP:
+        assert(!has_from(record));
+        return put_group(at, &record->group);
     }
     assert(false && "record of no kind");
     return at;
@@ -1008,6 +1188,9 @@ static bool decode(struct slice bytes, bool is_next, struct record *out)
         break;
     case RECORD_TOPIC:
         take_topic(&in, &out->topic);
+        break;
+    case RECORD_GROUP:
+        take_group(&in, &out->group);
         break;
     }
     return !in.bad && in.at == in.end;

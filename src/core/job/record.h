@@ -24,7 +24,8 @@ enum record_kind {
     RECORD_JOB = 1, /* a whole job */
     RECORD_STATE,   /* the changed parts of a job: state, due, attempt, lease, priority, error */
     RECORD_DONE,    /* a job has ended */
-    RECORD_TOPIC    /* a topic's settings, counters and existence */
+    RECORD_TOPIC,   /* a topic's settings, counters and existence */
+    RECORD_GROUP    /* the settings of a group of a topic */
 };
 
 enum record_reason {
@@ -140,7 +141,8 @@ struct record_kept {
     int64_t duration_ms; /* of the last attempt */
     uint32_t attempt;
     bool has_body; /* the body was kept; it may be empty */
-    struct slice id, consumer, meta, history, progress, result, result_type, content_type, body;
+    struct slice id, consumer, meta, history, progress, result, result_type, content_type, group,
+        body;
 };
 
 /* Returns when a DONE record is no longer needed, by the inner clock; 0: immediately. */
@@ -160,6 +162,14 @@ struct record_topic { /* RECORD_TOPIC */
     struct topic_settings settings;
     struct topic_totals totals;
     uint64_t sequence; /* the shard's sequence at the time of writing */
+};
+
+struct record_group {
+    struct slice topic;
+    struct slice group; /* empty: the jobs without a group */
+    bool exists;        /* false: it has no settings, and the rest is zero */
+    bool carried;
+    struct group_settings settings; /* paused_until_ms: inner clock */
 };
 
 /*
@@ -193,6 +203,7 @@ struct record {
         struct record_state state;
         struct record_done done;
         struct record_topic topic;
+        struct record_group group;
     };
 };
 

@@ -115,6 +115,7 @@ struct queue_push life_again(const struct job *job, const struct queue_again *ag
     return (struct queue_push){
         .topic = job->topic,
         .id = job->id,
+        .group = job->group,
         .content_type = has_type ? again->content_type : job->content_type,
         .meta = job->meta,
         .body = again->has_body ? again->body : job->body,

@@ -163,7 +163,7 @@ struct halves {
 
 static uint64_t settings_hash(const struct topic_settings *settings)
 {
-    enum { BESIDE_BYTES = 512 };
+    enum { BESIDE_BYTES = 640 };
     const struct record record = {
         .kind = RECORD_TOPIC,
         .topic = {.topic = slice_of("t"), .exists = true, .settings = *settings}};

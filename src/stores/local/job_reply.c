@@ -115,6 +115,7 @@ static bool job_reply_fill_kept(const struct record *record, const struct engine
                               .has_body = kept.has_body};
     *out = (struct queue_job){.job = {.topic = record->done.topic,
                                       .id = kept.id,
+                                      .group = kept.group,
                                       .content_type = kept.content_type,
                                       .meta = kept.meta,
                                       .history = kept.history,

@@ -163,8 +163,31 @@ CLAIM(every_field_at_its_largest_fits_the_bound)
                                                       TOPIC_JOBS_MAX,
                                                       {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR},
                                                       slice_of("{}")}};
+    const struct flow_limits limits = {UINT32_MAX, {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR}, UINT32_MAX};
+    record.topic.settings.flow =
+        (struct topic_flow){limits, limits, UINT64_MAX, FLOW_STRICT, true};
     memset(totals, 0xff, sizeof *totals);
     len = record_encode(&record, bytes);
+    assert_true(len <= record_bytes_max(&record) &&
+                record_decode(slice_make(bytes, len), &decoded));
+    same_record(&record, &decoded);
+}
+
+CLAIM(the_largest_settings_of_a_group_fit_the_bound)
+{
+    static char bytes[ROOM];
+    struct record decoded, record = {.kind = RECORD_GROUP};
+
+    record.group = (struct record_group){
+        .topic = slice_of("t"),
+        .group = slice_of("g"),
+        .exists = true,
+        .settings = {.weight = GROUP_WEIGHT_MAX,
+                     .limits = {UINT32_MAX, {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR}, UINT32_MAX},
+                     .max_jobs = UINT64_MAX,
+                     .paused = true,
+                     .paused_until_ms = INT64_MAX}};
+    size_t len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
                 record_decode(slice_make(bytes, len), &decoded));
     same_record(&record, &decoded);
@@ -236,7 +259,7 @@ CLAIM(noise_of_the_right_length_is_rejected_or_makes_a_sane_record)
         for (size_t i = 5; i < len; i++) /* small numbers get further */
             bytes[i] = (char)random_number(&random, 8);
         bytes[0] = (char)len;
-        bytes[4] = (char)(1 + random_below(&random, 4));
+        bytes[4] = (char)(1 + random_below(&random, 5));
         expect_rejected_or_sane(bytes, len);
     }
 }
@@ -274,7 +297,7 @@ static const struct malformed_row malformed[] = {
     {"origin 0", {18, 0, 0, 0, 1, 0, 0x01, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
     {"origin 4", {18, 0, 0, 0, 1, 0, 0x41, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
     {"kind 0", {18, 0, 0, 0, 0, 0, 0x11, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
-    {"kind 5", {18, 0, 0, 0, 5, 0, 0x11, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
+    {"kind 6", {18, 0, 0, 0, 6, 0, 0x11, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
     {"size short", {17, 0, 0, 0, 1, 0, 0x11, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
     {"size long", {19, 0, 0, 0, 1, 0, 0x11, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'}, 18},
     {"usual priority spelled out",
@@ -303,8 +326,8 @@ static const struct malformed_row malformed[] = {
      {18, 0, 0, 0, 1, 0x80, 1, 0x11, 5, 9, 2, 'n', 0, 1, 't', 1, 'i', 'd'},
      18},
     {"unknown field",
-     {18, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 1, 't', 1, 'i', 'd', 'b', 'o', 'd'},
-     18},
+     {20, 0, 0, 0, 1, 0x80, 0x80, 0x40, 0x11, 5, 9, 1, 't', 1, 'i', 'b', 'o', 'd', 'y', '!'},
+     20},
     {"history that ends early",
      {22, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 5, 1, 1, 1, 1, 1, 1, 't', 1, 'i', 'x', 'y'},
      22},
@@ -342,8 +365,20 @@ static const struct malformed_row malformed[] = {
      {21, 0, 0, 0, 4, 4, 0x40, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
      21},
     {"unknown field of a topic",
-     {21, 0, 0, 0, 4, 4, 0x80, 1, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-     21},
+     {22, 0, 0, 0, 4, 4, 0x80, 0x80, 1, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     22},
+    {"limits of a topic spelled out empty",
+     {24, 0, 0, 0, 4, 4, 0x80, 0x40, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     24},
+    {"group of a job with a blank",
+     {20, 0, 0, 0, 1, 0x80, 0x80, 0x20, 0x11, 5, 9, 1, ' ', 1, 't', 1, 'i', 'b', 'o', 'd'},
+     20},
+    {"settings of a group that does not exist",
+     {11, 0, 0, 0, 5, 0x10, 1, 't', 1, 'g', 5},
+     11},
+    {"weight of a group above the largest",
+     {11, 0, 0, 0, 5, 0x11, 1, 't', 1, 'g', 101},
+     11},
     {"form with its last bit",
      {18, 0, 0, 0, 1, 0, 0x91, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'},
      18},
@@ -389,6 +424,10 @@ CLAIM(malformed_records_are_refused)
         {"from of a done",
          {26, 0, 0, 0, 3, 0x41, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 3, 7},
          26},
+        {"group of a job",
+         {20, 0, 0, 0, 1, 0x80, 0x80, 0x20, 0x11, 5, 9, 1, 'g', 1, 't', 1, 'i', 'b', 'o', 'd'},
+         20},
+        {"settings of a group", {11, 0, 0, 0, 5, 0x11, 1, 't', 1, 'g', 100}, 11},
         {"extension",
          {22, 0, 0, 0, 4, 4, 0x40, 1, 't', 9, 1, 'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
          22},

@@ -1,0 +1,1003 @@
+/* Claims about groups, limits, rates and holds (job/flow.h). The model does not know them, so these claims call the queue directly. */
+#include "directed.h"
+
+#include "base/clock.h"
+#include "queue/queue.h"
+
+#include <stdlib.h>
+
+enum { LEASE_MS = 60 * 1000, HOUR_MS = 3600 * 1000, TAKEN_MAX = 1000 };
+
+static const struct driver *driver(void)
+{
+    return w->client.driver;
+}
+
+#define NEEDS_GROUPS()                                                                             \
+    if (!driver()->groups)                                                                         \
+    skip()
+
+/* Several shards share a limit, and each has an order of its own. */
+#define NEEDS_ONE_SHARD()                                                                          \
+    if (!driver()->groups || driver()->shards != 1)                                                \
+    skip()
+
+/* ---- the clock ---- */
+
+static void pass_time(int64_t ms)
+{
+    struct client *client = &w->client;
+    driver()->moved(client->self);
+    int64_t until_ms = clock_inner_ms() + ms;
+    while (driver()->next_ms) {
+        int64_t next_ms = driver()->next_ms(client->self), now = clock_inner_ms();
+        if (next_ms >= until_ms)
+            break;
+        clock_fake_advance(next_ms > now ? next_ms - now : 1);
+        driver()->moved(client->self);
+    }
+    clock_fake_advance(until_ms - clock_inner_ms());
+    driver()->moved(client->self);
+}
+
+static void reopen(void)
+{
+    client_begin(&w->client);
+    assert_true(client_reopen(&w->client));
+}
+
+/* ---- settings ---- */
+
+static void set(struct topic_flow flow)
+{
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
+                                                            .topic = slice_of("t"),
+                                                            .settings = {.flow = flow}});
+    assert_true(reply->status == QUEUE_OK || reply->status == QUEUE_CREATED);
+}
+
+static uint32_t of_all_shards(uint32_t limit)
+{
+    return limit * driver()->shards;
+}
+
+static struct frequency per_second(uint32_t count)
+{
+    return (struct frequency){of_all_shards(count), FREQUENCY_SECOND};
+}
+
+static const struct queue_reply *submit(const struct command *command)
+{
+    struct client *client = &w->client;
+    client_begin(client);
+    struct queue_reply_to to = client_add(client);
+    queue_submit(client->queue, (struct command[]){*command}, to);
+    client_sent(client);
+    client_wait(client);
+    return &client->calls[0].outcome.reply;
+}
+
+static const struct queue_reply *group_call(enum queue_group_verb verb, const char *group,
+                                            struct group_settings settings)
+{
+    return submit(&(struct command){.kind = COMMAND_GROUP,
+                                    .group = {.verb = verb,
+                                              .topic = slice_of("t"),
+                                              .group = slice_of(group),
+                                              .settings = settings}});
+}
+
+static void set_group(const char *group, struct group_settings settings)
+{
+    const struct queue_reply *reply = group_call(QUEUE_GROUP_PUT, group, settings);
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_int_equal(reply->group_count, 1);
+    assert_true(slice_is(reply->groups[0].name, group));
+    assert_true(reply->groups[0].has_settings);
+}
+
+static void reset_group(const char *group)
+{
+    assert_int_equal(group_call(QUEUE_GROUP_DELETE, group, (struct group_settings){0})->status,
+                     QUEUE_OK);
+}
+
+static struct queue_group group_of(const char *group)
+{
+    const struct queue_reply *reply =
+        group_call(QUEUE_GROUP_GET, group, (struct group_settings){0});
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_int_equal(reply->group_count, 1);
+    return reply->groups[0];
+}
+
+static const struct queue_reply *list_groups(enum queue_groups_order order, uint32_t limit,
+                                             struct slice cursor)
+{
+    return submit(&(struct command){.kind = COMMAND_GROUPS,
+                                    .groups = {.topic = slice_of("t"),
+                                               .order = order,
+                                               .limit = limit,
+                                               .cursor = cursor}});
+}
+
+static struct queue_counts counts(void)
+{
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
+                                                            .topic = slice_of("t")});
+    assert_int_equal(reply->topic_count, 1);
+    return reply->topics[0].counts;
+}
+
+/* ---- pushes ---- */
+
+static struct queue_push grouped(const char *group, const char *id)
+{
+    struct queue_push push = a_push(id);
+    push.group = slice_of(group);
+    return push;
+}
+
+static enum queue_status push_one(struct queue_push push)
+{
+    return client_push(&w->client, &push, 1)->results[0].status;
+}
+
+static void push_in(const char *group, const char *id)
+{
+    assert_int_equal(push_one(grouped(group, id)), QUEUE_CREATED);
+}
+
+/* Pushes jobs of a group, with ids from its name and a number. */
+static void push_many(const char *group, int count)
+{
+    static int number;
+    for (int i = 0; i < count; i++) {
+        char id[80];
+        snprintf(id, sizeof id, "%s-%d", group[0] ? group : "none", number++);
+        push_in(group, id);
+    }
+}
+
+/* ---- taking and answering ---- */
+
+static struct {
+    char id[80], group[JOB_GROUP_BYTES_MAX + 1];
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
+} taken[TAKEN_MAX]; /* by the last take */
+
+static void copy_text(char *into, struct slice text)
+{
+    memcpy(into, text.at, text.len);
+    into[text.len] = '\0';
+}
+
+/* Takes jobs into `taken`. Returns how many. */
+static size_t take_up_to(uint32_t max, int64_t lease_ms)
+{
+    struct slice topic = slice_of("t");
+    const struct queue_reply *reply = client_take(
+        &w->client,
+        &(struct queue_take){.topics = &topic, .topic_count = 1, .max = max, .lease_ms = lease_ms});
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_true(reply->job_count <= max);
+    for (size_t i = 0; i < reply->job_count; i++) {
+        copy_text(taken[i].id, reply->jobs[i].job.id);
+        copy_text(taken[i].group, reply->jobs[i].job.group);
+        copy_text(taken[i].lease, reply->jobs[i].lease);
+    }
+    return reply->job_count;
+}
+
+/* Takes all that can be taken, whatever shard has it. */
+static size_t take_all(void)
+{
+    size_t count = 0, got;
+    static char leases[TAKEN_MAX][sizeof taken[0].lease], groups[TAKEN_MAX][sizeof taken[0].group],
+        ids[TAKEN_MAX][sizeof taken[0].id];
+    while ((got = take_up_to(50, LEASE_MS))) {
+        assert_true(count + got <= TAKEN_MAX);
+        for (size_t i = 0; i < got; i++, count++) {
+            memcpy(leases[count], taken[i].lease, sizeof taken[i].lease);
+            memcpy(groups[count], taken[i].group, sizeof taken[i].group);
+            memcpy(ids[count], taken[i].id, sizeof taken[i].id);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        memcpy(taken[i].lease, leases[i], sizeof taken[i].lease);
+        memcpy(taken[i].group, groups[i], sizeof taken[i].group);
+        memcpy(taken[i].id, ids[i], sizeof taken[i].id);
+    }
+    return count;
+}
+
+static size_t taken_of(const char *group, size_t count)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += strcmp(taken[i].group, group) == 0;
+    return found;
+}
+
+static enum queue_status answer_one(struct queue_answer answer)
+{
+    return client_answer(&w->client, &answer, 1)->results[0].status;
+}
+
+static enum queue_status ack_at(size_t i)
+{
+    return answer_one(
+        (struct queue_answer){.verb = QUEUE_ACK, .lease = slice_of(taken[i].lease)});
+}
+
+static void ack_all(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(ack_at(i), QUEUE_OK);
+}
+
+/* Takes one job and expects its group. Its lease is in taken[0]. */
+static void expect_group(const char *group)
+{
+    assert_int_equal(take_up_to(1, LEASE_MS), 1);
+    assert_string_equal(taken[0].group, group);
+}
+
+static void expect_job(const char *id)
+{
+    assert_int_equal(take_up_to(1, LEASE_MS), 1);
+    assert_string_equal(taken[0].id, id);
+}
+
+static void expect_nothing(void)
+{
+    assert_int_equal(take_up_to(1, LEASE_MS), 0);
+}
+
+static struct queue_job shown(const char *id)
+{
+    const struct queue_reply *reply = client_get(&w->client, slice_of("t"), slice_of(id));
+    assert_int_equal(reply->status, QUEUE_OK);
+    return reply->jobs[0];
+}
+
+/* ---- order ---- */
+
+static void fewest_in_flight_comes_first(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("a", 10);
+    for (int i = 0; i < 4; i++)
+        expect_group("a");
+    push_many("b", 3);
+    push_many("", 2);
+    expect_group("b");
+    expect_group("");
+    expect_group("b");
+    char second_of_b[sizeof taken[0].lease];
+    memcpy(second_of_b, taken[0].lease, sizeof second_of_b);
+    expect_group("");
+    expect_group("b");
+    expect_group("a");
+    assert_int_equal(
+        answer_one((struct queue_answer){.verb = QUEUE_ACK, .lease = slice_of(second_of_b)}),
+        QUEUE_OK);
+    push_many("b", 1);
+    expect_group("b");
+    expect_group("a");
+}
+
+static void priority_comes_before_fairness(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("b", 2);
+    struct queue_push urgent = grouped("a", "urgent");
+    urgent.priority = 1;
+    assert_int_equal(push_one(urgent), QUEUE_CREATED);
+    urgent.id = slice_of("urgent-2");
+    assert_int_equal(push_one(urgent), QUEUE_CREATED);
+    expect_job("urgent");
+    expect_job("urgent-2");
+    expect_group("b");
+}
+
+static void turns_are_even_within_one_job(void **state)
+{
+    int served[3] = {0};
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("a", 30);
+    push_many("b", 30);
+    push_many("", 30);
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(take_up_to(1, LEASE_MS), 1);
+        served[taken[0].group[0] ? taken[0].group[0] - 'a' : 2]++;
+        assert_int_equal(ack_at(0), QUEUE_OK);
+        for (int j = 0; j < 3; j++)
+            assert_in_range(served[j], i / 3, i / 3 + 1);
+    }
+}
+
+static void a_waking_group_does_not_catch_up(void **state)
+{
+    int served = 0;
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("b", 1);
+    push_many("a", 60);
+    for (int i = 0; i < 41; i++) {
+        assert_int_equal(take_up_to(1, LEASE_MS), 1);
+        assert_int_equal(ack_at(0), QUEUE_OK);
+    }
+    push_many("b", 20);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(take_up_to(1, LEASE_MS), 1);
+        served += taken[0].group[0] == 'b';
+        assert_int_equal(ack_at(0), QUEUE_OK);
+    }
+    assert_in_range(served, 9, 11);
+}
+
+static void weights_share_within_one_percent(void **state)
+{
+    enum { TURNS = 400, HELD = 40 };
+    int served = 0;
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set_group("b", (struct group_settings){.weight = 3});
+    push_many("a", 200);
+    push_many("b", 350);
+    for (int i = 0; i < TURNS; i++) {
+        assert_int_equal(take_up_to(1, LEASE_MS), 1);
+        served += taken[0].group[0] == 'b';
+        assert_int_equal(ack_at(0), QUEUE_OK);
+    }
+    assert_in_range(served, TURNS * 3 / 4 - TURNS / 100, TURNS * 3 / 4 + TURNS / 100);
+    assert_int_equal(take_up_to(HELD, LEASE_MS), HELD); /* of the jobs in flight as well */
+    assert_in_range(taken_of("b", HELD), HELD * 3 / 4 - 1, HELD * 3 / 4 + 1);
+}
+
+/* ---- limits ---- */
+
+static void a_limit_is_never_exceeded(void **state)
+{
+    (void)state;
+    NEEDS_GROUPS();
+    set((struct topic_flow){.topic.limit = of_all_shards(3)});
+    push_many("", 30);
+    size_t count = take_all();
+    assert_in_range(count, 1, of_all_shards(3));
+    assert_int_equal(counts().leased, count);
+    if (driver()->shards == 1)
+        assert_int_equal(count, 3);
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    assert_in_range(take_all(), 0, 1);
+    assert_in_range(counts().leased, 1, of_all_shards(3));
+    set((struct topic_flow){.group.limit = of_all_shards(2)});
+    push_many("a", 30);
+    push_many("b", 30);
+    count = take_all();
+    assert_in_range(taken_of("a", count), 1, of_all_shards(2));
+    assert_in_range(taken_of("b", count), 1, of_all_shards(2));
+    if (driver()->shards == 1)
+        assert_int_equal(taken_of("a", count) + taken_of("b", count), 4);
+    set((struct topic_flow){.topic.limit = of_all_shards(9), .group.limit = of_all_shards(4)});
+    take_all();
+    assert_in_range(counts().leased, 1, of_all_shards(9));
+    assert_in_range(group_of("a").leased, 1, of_all_shards(4));
+}
+
+static void take_by_id(const char *id)
+{
+    struct slice topic = slice_of("t");
+    const struct queue_reply *reply =
+        client_take(&w->client, &(struct queue_take){.topics = &topic,
+                                                     .topic_count = 1,
+                                                     .id = slice_of(id),
+                                                     .max = 1,
+                                                     .lease_ms = LEASE_MS});
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_int_equal(reply->job_count, 1);
+    copy_text(taken[0].lease, reply->jobs[0].lease);
+}
+
+static void a_take_by_id_ignores_limits_and_counts(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    if (driver()->lacks & DRIVER_LACKS_CHOICE)
+        skip();
+    set((struct topic_flow){.group.limit = 2});
+    push_in("a", "1");
+    push_in("a", "2");
+    push_in("a", "3");
+    push_in("a", "4");
+    take_by_id("2");
+    expect_job("1");
+    expect_nothing();
+    take_by_id("4");
+    assert_int_equal(group_of("a").leased, 3);
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_nothing();
+}
+
+enum end { END_ACK, END_NACK, END_FINAL, END_RETURN, END_EXPIRY, END_CANCEL, END_RESTART, ENDS };
+
+/* Ends the lease of the job in taken[0]. */
+static void end_lease(enum end end)
+{
+    const struct queue_change request = {.verb = QUEUE_CANCEL,
+                                         .topic = slice_of("t"),
+                                         .id = slice_of(taken[0].id),
+                                         .priority = QUEUE_PRIORITY_UNSET,
+                                         .request = true};
+    struct queue_answer answer = {.lease = slice_of(taken[0].lease), .delay_ms = HOUR_MS};
+    switch (end) {
+    case END_ACK:
+        assert_int_equal(ack_at(0), QUEUE_OK);
+        break;
+    case END_FINAL:
+        answer.final = true;
+        answer.verb = QUEUE_NACK;
+        assert_int_equal(answer_one(answer), QUEUE_OK);
+        break;
+    case END_NACK:
+        answer.verb = QUEUE_NACK;
+        assert_int_equal(answer_one(answer), QUEUE_OK);
+        break;
+    case END_RETURN:
+        answer.verb = QUEUE_RETURN;
+        assert_int_equal(answer_one(answer), QUEUE_OK);
+        break;
+    case END_EXPIRY:
+        pass_time(LEASE_MS + 10);
+        break;
+    case END_CANCEL:
+        assert_int_equal(client_change(&w->client, &request, 1)->results[0].status,
+                         QUEUE_REQUESTED);
+        expect_nothing();
+        pass_time(LEASE_MS + 10);
+        break;
+    case END_RESTART:
+        reopen();
+        expect_nothing(); /* the lease continues after the restart */
+        pass_time(LEASE_MS + 60 * 1000);
+        break;
+    case ENDS:
+        break;
+    }
+}
+
+static void every_end_of_a_lease_frees_the_slot(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    for (int by_group = 0; by_group < 2; by_group++)
+        for (enum end end = 0; end < ENDS; end++) {
+            set(by_group ? (struct topic_flow){.group.limit = 1}
+                         : (struct topic_flow){.topic.limit = 1});
+            push_in("a", "first");
+            push_in("a", "second");
+            expect_job("first");
+            char lease[sizeof taken[0].lease];
+            memcpy(lease, taken[0].lease, sizeof lease);
+            expect_nothing();
+            memcpy(taken[0].id, "first", sizeof "first");
+            memcpy(taken[0].lease, lease, sizeof lease);
+            end_lease(end);
+            expect_group("a");
+            expect_nothing();
+            client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
+                                                                .topic = slice_of("t")});
+            push_in("a", "after the delete");
+            expect_group("a");
+            client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
+                                                                .topic = slice_of("t")});
+        }
+}
+
+static void an_extend_keeps_the_slot(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group.limit = 1});
+    push_many("a", 2);
+    expect_group("a");
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_EXTEND,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .lease_ms = LEASE_MS}),
+                     QUEUE_OK);
+    expect_nothing();
+    assert_int_equal(group_of("a").leased, 1);
+}
+
+static void limits_survive_a_restart(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.topic.limit = 4,
+                            .group = {.limit = 2, .rate = {1000, FREQUENCY_SECOND}, .burst = 50}});
+    set_group("b", (struct group_settings){.weight = 7, .limits.limit = 1, .max_jobs = 9});
+    push_many("a", 5);
+    push_many("b", 5);
+    assert_int_equal(take_all(), 3);
+    reopen();
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
+                                                            .topic = slice_of("t")});
+    const struct topic_flow *flow = &reply->topics[0].settings.flow;
+    assert_int_equal(flow->topic.limit, 4);
+    assert_int_equal(flow->group.limit, 2);
+    assert_int_equal(flow->group.rate.count, 1000);
+    assert_int_equal(flow->group.burst, 50);
+    struct queue_group group = group_of("b");
+    assert_true(group.has_settings);
+    assert_int_equal(group.settings.weight, 7);
+    assert_int_equal(group.settings.limits.limit, 1);
+    assert_int_equal(group.settings.max_jobs, 9);
+    assert_int_equal(group.leased, 1);
+    assert_int_equal(group.ready, 4);
+    assert_int_equal(take_all(), 0);
+    push_many("c", 5);
+    assert_int_equal(take_all(), 1); /* the limit of the topic is 4 */
+}
+
+static void lowering_a_limit_revokes_nothing(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    for (int by_group = 0; by_group < 2; by_group++) {
+        set(by_group ? (struct topic_flow){.group.limit = 5} : (struct topic_flow){.topic.limit = 5});
+        push_many("a", 10);
+        assert_int_equal(take_up_to(10, LEASE_MS), 5);
+        set(by_group ? (struct topic_flow){.group.limit = 2} : (struct topic_flow){.topic.limit = 2});
+        for (size_t i = 0; i < 4; i++) {
+            char leases[5][sizeof taken[0].lease];
+            for (size_t j = 0; j < 5; j++)
+                memcpy(leases[j], taken[j].lease, sizeof leases[j]);
+            assert_int_equal(take_up_to(10, LEASE_MS), 0);
+            for (size_t j = 0; j < 5; j++)
+                memcpy(taken[j].lease, leases[j], sizeof leases[j]);
+            assert_int_equal(ack_at(i), QUEUE_OK);
+        }
+        assert_int_equal(ack_at(4), QUEUE_OK);
+        assert_int_equal(take_up_to(10, LEASE_MS), 2);
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
+                                                            .topic = slice_of("t")});
+    }
+}
+
+/* ---- rates ---- */
+
+enum { DELIVERIES_MAX = 400 };
+
+/* Takes every 10 ms, and returns the times of the deliveries of a group. */
+static size_t deliveries(int64_t for_ms, const char *group, int64_t at_ms[DELIVERIES_MAX])
+{
+    size_t count = 0;
+    for (int64_t end_ms = clock_inner_ms() + for_ms; clock_inner_ms() < end_ms; pass_time(10)) {
+        size_t got = take_up_to(100, LEASE_MS);
+        for (size_t i = 0; i < got; i++)
+            if (strcmp(taken[i].group, group) == 0) {
+                assert_true(count < DELIVERIES_MAX);
+                at_ms[count++] = clock_inner_ms();
+            }
+    }
+    return count;
+}
+
+static void expect_bound(const int64_t at_ms[], size_t count, size_t bound)
+{
+    for (size_t i = 0; i + bound < count; i++)
+        assert_true(at_ms[i + bound] - at_ms[i] >= 1000);
+}
+
+static void a_rate_holds_in_every_window(void **state)
+{
+    int64_t at_ms[DELIVERIES_MAX];
+    (void)state;
+    NEEDS_GROUPS();
+    set((struct topic_flow){.topic = {.rate = per_second(10), .burst = 1}});
+    push_many("", 200);
+    size_t count = deliveries(3000, "", at_ms);
+    assert_in_range(count, 20 * driver()->shards, 31 * driver()->shards);
+    expect_bound(at_ms, count, of_all_shards(10));
+    pass_time(5000); /* idle time does not save up more than the burst */
+    count = deliveries(2000, "", at_ms);
+    expect_bound(at_ms, count, of_all_shards(10));
+    set((struct topic_flow){.group = {.rate = per_second(10), .burst = 5}});
+    push_many("a", 200);
+    push_many("b", 200);
+    count = deliveries(3000, "a", at_ms);
+    assert_in_range(count, 20 * driver()->shards, 36 * driver()->shards);
+    expect_bound(at_ms, count, of_all_shards(10 + 4));
+}
+
+static void both_rates_and_limits_apply(void **state)
+{
+    int64_t at_ms[DELIVERIES_MAX];
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.topic = {.rate = {10, FREQUENCY_SECOND}, .burst = 1},
+                            .group = {.rate = {3, FREQUENCY_SECOND}, .burst = 1}});
+    push_many("a", 60);
+    push_many("b", 60);
+    size_t count = deliveries(3000, "a", at_ms);
+    assert_in_range(count, 8, 10);
+    expect_bound(at_ms, count, 3);
+    set((struct topic_flow){.topic = {.limit = 7, .rate = {10, FREQUENCY_SECOND}, .burst = 1}});
+    assert_int_equal(take_all(), 0); /* more than 7 are leased */
+}
+
+static void retries_count_toward_the_rate(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    for (int by_group = 0; by_group < 2; by_group++) {
+        const struct flow_limits slow = {.rate = {1, FREQUENCY_SECOND}, .burst = 1};
+        set(by_group ? (struct topic_flow){.group = slow} : (struct topic_flow){.topic = slow});
+        const char *group = by_group ? "a" : "b";
+        push_many(group, 1);
+        expect_group(group);
+        assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_NACK,
+                                                          .lease = slice_of(taken[0].lease)}),
+                         QUEUE_OK);
+        pass_time(20);
+        expect_nothing();
+        pass_time(900);
+        expect_nothing();
+        pass_time(100);
+        expect_group(group);
+        assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_RETURN,
+                                                          .lease = slice_of(taken[0].lease)}),
+                         QUEUE_OK);
+        expect_nothing(); /* a returned job gives no token back */
+        pass_time(1010);
+        expect_group(group);
+        assert_int_equal(ack_at(0), QUEUE_OK);
+        pass_time(1010);
+    }
+}
+
+/* ---- holds and pauses ---- */
+
+static void a_hold_ends_on_time(void **state)
+{
+    static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_NACK, QUEUE_RETURN};
+    (void)state;
+    NEEDS_ONE_SHARD();
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        push_many("a", 3);
+        expect_group("a");
+        assert_int_equal(answer_one((struct queue_answer){.verb = verbs[i],
+                                                          .lease = slice_of(taken[0].lease),
+                                                          .hold_ms = 5000}),
+                         QUEUE_OK);
+        push_many("b", 1);
+        expect_group("b");
+        assert_int_equal(ack_at(0), QUEUE_OK);
+        expect_nothing();
+        pass_time(4980);
+        expect_nothing();
+        pass_time(30);
+        size_t count = take_all();
+        assert_int_equal(count, verbs[i] == QUEUE_ACK ? 2 : 3);
+        ack_all(count);
+    }
+    push_many("", 3);
+    push_many("a", 1);
+    expect_group(""); /* a job without a group holds the topic */
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_ACK,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .hold_ms = 5000}),
+                     QUEUE_OK);
+    expect_nothing();
+    pass_time(5010);
+    assert_int_equal(take_all(), 3);
+}
+
+static void the_later_end_of_two_holds_counts(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("a", 4);
+    assert_int_equal(take_up_to(2, LEASE_MS), 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_ACK,
+                                                          .lease = slice_of(taken[i].lease),
+                                                          .hold_ms = i ? 1000 : 5000}),
+                         QUEUE_OK);
+    pass_time(4000);
+    expect_nothing();
+    pass_time(1010);
+    expect_group("a");
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_ACK,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .hold_ms = HOUR_MS}),
+                     QUEUE_OK);
+    expect_nothing();
+    reset_group("a"); /* ends the hold */
+    expect_group("a");
+}
+
+static void held_jobs_expire_by_their_ttl(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group.limit = 1});
+    push_many("a", 1);
+    expect_group("a");
+    struct queue_push push = grouped("a", "short");
+    push.policy.ttl_ms = 1000;
+    assert_int_equal(push_one(push), QUEUE_CREATED);
+    assert_int_equal(counts().held, 1);
+    pass_time(1100);
+    assert_int_equal(client_get(&w->client, slice_of("t"), slice_of("short"))->status,
+                     QUEUE_NOT_FOUND);
+    assert_int_equal(counts().held, 0);
+    assert_int_equal(counts().ready, 0);
+}
+
+static void a_paused_group_delivers_nothing(void **state)
+{
+    (void)state;
+    NEEDS_GROUPS();
+    push_many("a", 10);
+    push_many("b", 10);
+    set_group("a", (struct group_settings){.paused = true});
+    assert_int_equal(taken_of("b", take_all()), 10);
+    reopen();
+    assert_int_equal(take_all(), 0);
+    set_group("a", (struct group_settings){0});
+    assert_int_equal(taken_of("a", take_all()), 10);
+    push_many("a", 10);
+    set_group("a", (struct group_settings){.paused = true,
+                                           .paused_until_ms = clock_wall_ms() + 5000});
+    assert_int_equal(take_all(), 0);
+    pass_time(4900);
+    assert_int_equal(take_all(), 0);
+    pass_time(200);
+    assert_int_equal(take_all(), 10);
+}
+
+static void settings_of_a_group_replace_those_of_the_topic(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group.limit = 1});
+    set_group("a", (struct group_settings){.limits.limit = 3});
+    push_many("a", 5);
+    push_many("b", 5);
+    size_t count = take_all();
+    assert_int_equal(taken_of("a", count), 3);
+    assert_int_equal(taken_of("b", count), 1);
+    ack_all(count);
+    reset_group("a");
+    assert_false(group_of("a").has_settings);
+    count = take_all();
+    assert_int_equal(taken_of("a", count), 1);
+    assert_int_equal(taken_of("b", count), 1);
+    assert_int_equal(submit(&(struct command){.kind = COMMAND_GROUP,
+                                              .group = {.verb = QUEUE_GROUP_GET,
+                                                        .topic = slice_of("unknown"),
+                                                        .group = slice_of("a")}})
+                         ->status,
+                     QUEUE_NOT_FOUND);
+}
+
+static void settings_of_a_group_end_with_its_topic(void **state)
+{
+    (void)state;
+    NEEDS_GROUPS();
+    set_group("a", (struct group_settings){.paused = true});
+    client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
+                                                        .topic = slice_of("t")});
+    push_many("a", 3);
+    assert_int_equal(take_all(), 3);
+    reopen();
+    assert_false(group_of("a").has_settings);
+}
+
+/* ---- what is shown ---- */
+
+static void a_held_job_names_its_reason(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group.limit = 1});
+    push_in("a", "1");
+    push_in("a", "2");
+    push_in("b", "3");
+    assert_int_equal(shown("1").held_by, FLOW_NOT_HELD);
+    assert_true(slice_is(shown("1").job.group, "a"));
+    expect_job("1");
+    assert_int_equal(shown("1").held_by, FLOW_NOT_HELD);
+    assert_int_equal(shown("2").held_by, FLOW_HELD_GROUP_LIMIT);
+    assert_int_equal(shown("2").held_until_ms, 0);
+    assert_int_equal(shown("3").held_by, FLOW_NOT_HELD);
+    assert_int_equal(counts().held, 1);
+    assert_int_equal(counts().ready, 2);
+    const struct queue_reply *reply =
+        client_list(&w->client, &(struct queue_list){.topic = slice_of("t"),
+                                                     .state = JOB_READY,
+                                                     .limit = 10});
+    assert_int_equal(reply->job_count, 2);
+    assert_int_equal(reply->jobs[0].held_by, FLOW_HELD_GROUP_LIMIT);
+    assert_int_equal(reply->jobs[1].held_by, FLOW_NOT_HELD);
+    set((struct topic_flow){.topic.limit = 1});
+    assert_int_equal(shown("3").held_by, FLOW_HELD_LIMIT);
+    assert_int_equal(counts().held, 2);
+    set((struct topic_flow){.group = {.rate = {1, FREQUENCY_SECOND}, .burst = 1}});
+    expect_job("3");
+    push_in("b", "4");
+    assert_int_equal(shown("4").held_by, FLOW_HELD_GROUP_RATE);
+    assert_in_range(shown("4").held_until_ms, clock_wall_ms() + 900, clock_wall_ms() + 1100);
+    set((struct topic_flow){0});
+    set_group("b", (struct group_settings){.paused = true});
+    assert_int_equal(shown("4").held_by, FLOW_HELD_GROUP_PAUSED);
+    expect_job("2");
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_RETURN,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .hold_ms = 5000}),
+                     QUEUE_OK);
+    assert_int_equal(shown("2").held_by, FLOW_HELD_HOLD);
+    assert_in_range(shown("2").held_until_ms, clock_wall_ms() + 4900, clock_wall_ms() + 5100);
+    assert_int_equal(counts().held, 2);
+    set((struct topic_flow){.topic = {.rate = {1, FREQUENCY_SECOND}, .burst = 1}});
+    push_in("c", "5");
+    push_in("c", "6");
+    expect_job("5");
+    assert_int_equal(shown("6").held_by, FLOW_HELD_RATE);
+}
+
+static void groups_are_listed_with_their_counts(void **state)
+{
+    char cursor[256];
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_many("c", 2);
+    push_many("a", 7);
+    push_many("b", 5);
+    push_many("", 1);
+    set_group("a", (struct group_settings){.limits.limit = 2});
+    set_group("idle", (struct group_settings){.weight = 2});
+    assert_int_equal(take_up_to(6, LEASE_MS), 6);
+    static const struct {
+        const char *name;
+        uint64_t ready, leased;
+    } rows[] = {{"", 0, 1}, {"a", 5, 2}, {"b", 4, 1}, {"c", 0, 2}, {"idle", 0, 0}};
+    size_t taken_by_b_and_c = taken_of("b", 6) + taken_of("c", 6);
+    assert_int_equal(taken_by_b_and_c, 3);
+    const struct queue_reply *reply = list_groups(QUEUE_GROUPS_BY_NAME, 10, slice_of(""));
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_int_equal(reply->group_count, 5);
+    assert_int_equal(reply->cursor.len, 0);
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(slice_is(reply->groups[i].name, rows[i].name));
+        if (rows[i].name[0] == 'b' || rows[i].name[0] == 'c')
+            continue; /* who of them has two in flight is open */
+        assert_int_equal(reply->groups[i].ready, rows[i].ready);
+        assert_int_equal(reply->groups[i].leased, rows[i].leased);
+    }
+    assert_int_equal(reply->groups[1].held_by, FLOW_HELD_GROUP_LIMIT);
+    assert_true(reply->groups[1].oldest_ready_due_ms > 0);
+    assert_int_equal(reply->groups[1].settings.limits.limit, 2);
+    assert_true(reply->groups[4].has_settings);
+    reply = list_groups(QUEUE_GROUPS_HELD, 10, slice_of(""));
+    assert_int_equal(reply->group_count, 1);
+    assert_true(slice_is(reply->groups[0].name, "a"));
+    reply = list_groups(QUEUE_GROUPS_BY_READY, 2, slice_of(""));
+    assert_int_equal(reply->group_count, 2);
+    assert_true(slice_is(reply->groups[0].name, "a"));
+    assert_true(slice_is(reply->groups[1].name, "b"));
+    size_t found = 2;
+    uint64_t last = reply->groups[1].ready;
+    while (reply->cursor.len) {
+        assert_true(reply->cursor.len < sizeof cursor);
+        copy_text(cursor, reply->cursor);
+        reply = list_groups(QUEUE_GROUPS_BY_READY, 2, slice_of(cursor));
+        assert_int_equal(reply->status, QUEUE_OK);
+        for (size_t i = 0; i < reply->group_count; i++, found++) {
+            assert_true(reply->groups[i].ready <= last);
+            last = reply->groups[i].ready;
+        }
+    }
+    assert_int_equal(found, 5);
+    reply = list_groups(QUEUE_GROUPS_BY_NAME, 2, slice_of(""));
+    copy_text(cursor, reply->cursor);
+    reply = list_groups(QUEUE_GROUPS_BY_NAME, 2, slice_of(cursor));
+    assert_true(slice_is(reply->groups[0].name, "b"));
+    reply = list_groups(QUEUE_GROUPS_BY_LEASED, 1, slice_of(""));
+    assert_true(reply->groups[0].leased == 2);
+}
+
+static void a_replacing_push_sets_its_own_group(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    push_in("a", "1");
+    assert_int_equal(push_one(grouped("b", "1")), QUEUE_REPLACED);
+    assert_true(slice_is(shown("1").job.group, "b"));
+    assert_int_equal(group_of("a").ready, 0);
+    assert_int_equal(group_of("b").ready, 1);
+    const struct queue_change change = {.verb = QUEUE_RESCHEDULE,
+                                        .topic = slice_of("t"),
+                                        .id = slice_of("1"),
+                                        .when = {.due = QUEUE_DUE_DELAY, .ms = 1000},
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    assert_int_equal(client_change(&w->client, &change, 1)->results[0].status, QUEUE_OK);
+    assert_true(slice_is(shown("1").job.group, "b"));
+    pass_time(1010);
+    expect_group("b");
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_NACK,
+                                                      .lease = slice_of(taken[0].lease)}),
+                     QUEUE_OK);
+    pass_time(10);
+    reopen();
+    expect_group("b");
+    assert_int_equal(push_one(grouped("", "2")), QUEUE_CREATED);
+    assert_int_equal(shown("2").job.group.len, 0);
+    if (driver()->lacks & DRIVER_LACKS_AGAIN)
+        return;
+    const struct queue_again again = {.when = {.due = QUEUE_DUE_NOW},
+                                      .priority = QUEUE_PRIORITY_UNSET};
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_AGAIN,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .again = &again}),
+                     QUEUE_CREATED);
+    assert_true(slice_is(shown("1").job.group, "b"));
+}
+
+static void a_successor_has_its_own_group(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group.limit = 1});
+    push_in("a", "1");
+    expect_job("1");
+    struct queue_push next = grouped("b", "1");
+    next.on_conflict = CONFLICT_AFTER;
+    if (push_one(next) != QUEUE_CREATED)
+        return; /* this store has no successors */
+    assert_true(slice_is(shown("1").job.group, "a"));
+    reopen();
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    assert_true(slice_is(shown("1").job.group, "b"));
+    push_many("a", 1);
+    assert_int_equal(take_all(), 2);
+    reopen();
+    assert_int_equal(group_of("a").leased, 1);
+    assert_int_equal(group_of("b").leased, 1);
+}
+
+const struct CMUnitTest directed_flow[] = {
+    CLAIM(fewest_in_flight_comes_first),
+    CLAIM(priority_comes_before_fairness),
+    CLAIM(turns_are_even_within_one_job),
+    CLAIM(a_waking_group_does_not_catch_up),
+    CLAIM(weights_share_within_one_percent),
+    CLAIM(a_limit_is_never_exceeded),
+    CLAIM(a_take_by_id_ignores_limits_and_counts),
+    CLAIM(every_end_of_a_lease_frees_the_slot),
+    CLAIM(an_extend_keeps_the_slot),
+    CLAIM(limits_survive_a_restart),
+    CLAIM(lowering_a_limit_revokes_nothing),
+    CLAIM(a_rate_holds_in_every_window),
+    CLAIM(both_rates_and_limits_apply),
+    CLAIM(retries_count_toward_the_rate),
+    CLAIM(a_hold_ends_on_time),
+    CLAIM(the_later_end_of_two_holds_counts),
+    CLAIM(held_jobs_expire_by_their_ttl),
+    CLAIM(a_paused_group_delivers_nothing),
+    CLAIM(settings_of_a_group_replace_those_of_the_topic),
+    CLAIM(settings_of_a_group_end_with_its_topic),
+    CLAIM(a_held_job_names_its_reason),
+    CLAIM(groups_are_listed_with_their_counts),
+    CLAIM(a_replacing_push_sets_its_own_group),
+    CLAIM(a_successor_has_its_own_group),
+};
+const size_t directed_flow_count = sizeof directed_flow / sizeof directed_flow[0];
