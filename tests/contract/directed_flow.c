@@ -81,11 +81,10 @@ static const struct queue_reply *submit(const struct command *command)
 static const struct queue_reply *group_call(enum queue_group_verb verb, const char *group,
                                             struct group_settings settings)
 {
-    return submit(&(struct command){.kind = COMMAND_GROUP,
-                                    .group = {.verb = verb,
-                                              .topic = slice_of("t"),
-                                              .group = slice_of(group),
-                                              .settings = settings}});
+    return submit(&(struct command){
+        .kind = COMMAND_GROUP,
+        .group = {
+            .verb = verb, .topic = slice_of("t"), .group = slice_of(group), .settings = settings}});
 }
 
 static void set_group(const char *group, struct group_settings settings)
@@ -115,18 +114,15 @@ static struct queue_group group_of(const char *group)
 static const struct queue_reply *list_groups(enum queue_groups_order order, uint32_t limit,
                                              struct slice cursor)
 {
-    return submit(&(struct command){.kind = COMMAND_GROUPS,
-                                    .groups = {.topic = slice_of("t"),
-                                               .order = order,
-                                               .limit = limit,
-                                               .cursor = cursor}});
+    return submit(&(struct command){
+        .kind = COMMAND_GROUPS,
+        .groups = {.topic = slice_of("t"), .order = order, .limit = limit, .cursor = cursor}});
 }
 
 static struct queue_counts counts(void)
 {
-    const struct queue_reply *reply =
-        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
-                                                            .topic = slice_of("t")});
+    const struct queue_reply *reply = client_topic(
+        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
     assert_int_equal(reply->topic_count, 1);
     return reply->topics[0].counts;
 }
@@ -228,8 +224,7 @@ static enum queue_status answer_one(struct queue_answer answer)
 
 static enum queue_status ack_at(size_t i)
 {
-    return answer_one(
-        (struct queue_answer){.verb = QUEUE_ACK, .lease = slice_of(taken[i].lease)});
+    return answer_one((struct queue_answer){.verb = QUEUE_ACK, .lease = slice_of(taken[i].lease)});
 }
 
 static void ack_all(size_t count)
@@ -526,9 +521,8 @@ static void limits_survive_a_restart(void **state)
     push_many("b", 5);
     assert_int_equal(take_all(), 3);
     reopen();
-    const struct queue_reply *reply =
-        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
-                                                            .topic = slice_of("t")});
+    const struct queue_reply *reply = client_topic(
+        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
     const struct topic_flow *flow = &reply->topics[0].settings.flow;
     assert_int_equal(flow->topic.limit, 4);
     assert_int_equal(flow->group.limit, 2);
@@ -551,10 +545,12 @@ static void lowering_a_limit_revokes_nothing(void **state)
     (void)state;
     NEEDS_ONE_SHARD();
     for (int by_group = 0; by_group < 2; by_group++) {
-        set(by_group ? (struct topic_flow){.group.limit = 5} : (struct topic_flow){.topic.limit = 5});
+        set(by_group ? (struct topic_flow){.group.limit = 5}
+                     : (struct topic_flow){.topic.limit = 5});
         push_many("a", 10);
         assert_int_equal(take_up_to(10, LEASE_MS), 5);
-        set(by_group ? (struct topic_flow){.group.limit = 2} : (struct topic_flow){.topic.limit = 2});
+        set(by_group ? (struct topic_flow){.group.limit = 2}
+                     : (struct topic_flow){.topic.limit = 2});
         for (size_t i = 0; i < 4; i++) {
             char leases[5][sizeof taken[0].lease];
             for (size_t j = 0; j < 5; j++)
@@ -673,9 +669,8 @@ static void a_hold_ends_on_time(void **state)
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         push_many("a", 3);
         expect_group("a");
-        assert_int_equal(answer_one((struct queue_answer){.verb = verbs[i],
-                                                          .lease = slice_of(taken[0].lease),
-                                                          .hold_ms = 5000}),
+        assert_int_equal(answer_one((struct queue_answer){
+                             .verb = verbs[i], .lease = slice_of(taken[0].lease), .hold_ms = 5000}),
                          QUEUE_OK);
         push_many("b", 1);
         expect_group("b");
@@ -691,9 +686,8 @@ static void a_hold_ends_on_time(void **state)
     push_many("", 3);
     push_many("a", 1);
     expect_group(""); /* a job without a group holds the topic */
-    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_ACK,
-                                                      .lease = slice_of(taken[0].lease),
-                                                      .hold_ms = 5000}),
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_ACK, .lease = slice_of(taken[0].lease), .hold_ms = 5000}),
                      QUEUE_OK);
     expect_nothing();
     pass_time(5010);
@@ -715,9 +709,8 @@ static void the_later_end_of_two_holds_counts(void **state)
     expect_nothing();
     pass_time(1010);
     expect_group("a");
-    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_ACK,
-                                                      .lease = slice_of(taken[0].lease),
-                                                      .hold_ms = HOUR_MS}),
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_ACK, .lease = slice_of(taken[0].lease), .hold_ms = HOUR_MS}),
                      QUEUE_OK);
     expect_nothing();
     reset_group("a"); /* ends the hold */
@@ -755,8 +748,8 @@ static void a_paused_group_delivers_nothing(void **state)
     set_group("a", (struct group_settings){0});
     assert_int_equal(taken_of("a", take_all()), 10);
     push_many("a", 10);
-    set_group("a", (struct group_settings){.paused = true,
-                                           .paused_until_ms = clock_wall_ms() + 5000});
+    set_group("a",
+              (struct group_settings){.paused = true, .paused_until_ms = clock_wall_ms() + 5000});
     assert_int_equal(take_all(), 0);
     pass_time(4900);
     assert_int_equal(take_all(), 0);
@@ -794,8 +787,8 @@ static void settings_of_a_group_end_with_its_topic(void **state)
     (void)state;
     NEEDS_GROUPS();
     set_group("a", (struct group_settings){.paused = true});
-    client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
-                                                        .topic = slice_of("t")});
+    client_topic(&w->client,
+                 &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = slice_of("t")});
     push_many("a", 3);
     assert_int_equal(take_all(), 3);
     reopen();
@@ -821,10 +814,8 @@ static void a_held_job_names_its_reason(void **state)
     assert_int_equal(shown("3").held_by, FLOW_NOT_HELD);
     assert_int_equal(counts().held, 1);
     assert_int_equal(counts().ready, 2);
-    const struct queue_reply *reply =
-        client_list(&w->client, &(struct queue_list){.topic = slice_of("t"),
-                                                     .state = JOB_READY,
-                                                     .limit = 10});
+    const struct queue_reply *reply = client_list(
+        &w->client, &(struct queue_list){.topic = slice_of("t"), .state = JOB_READY, .limit = 10});
     assert_int_equal(reply->job_count, 2);
     assert_int_equal(reply->jobs[0].held_by, FLOW_HELD_GROUP_LIMIT);
     assert_int_equal(reply->jobs[1].held_by, FLOW_NOT_HELD);
@@ -840,9 +831,8 @@ static void a_held_job_names_its_reason(void **state)
     set_group("b", (struct group_settings){.paused = true});
     assert_int_equal(shown("4").held_by, FLOW_HELD_GROUP_PAUSED);
     expect_job("2");
-    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_RETURN,
-                                                      .lease = slice_of(taken[0].lease),
-                                                      .hold_ms = 5000}),
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease), .hold_ms = 5000}),
                      QUEUE_OK);
     assert_int_equal(shown("2").held_by, FLOW_HELD_HOLD);
     assert_in_range(shown("2").held_until_ms, clock_wall_ms() + 4900, clock_wall_ms() + 5100);
@@ -933,9 +923,9 @@ static void a_replacing_push_sets_its_own_group(void **state)
     assert_true(slice_is(shown("1").job.group, "b"));
     pass_time(1010);
     expect_group("b");
-    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_NACK,
-                                                      .lease = slice_of(taken[0].lease)}),
-                     QUEUE_OK);
+    assert_int_equal(
+        answer_one((struct queue_answer){.verb = QUEUE_NACK, .lease = slice_of(taken[0].lease)}),
+        QUEUE_OK);
     pass_time(10);
     reopen();
     expect_group("b");
@@ -945,9 +935,8 @@ static void a_replacing_push_sets_its_own_group(void **state)
         return;
     const struct queue_again again = {.when = {.due = QUEUE_DUE_NOW},
                                       .priority = QUEUE_PRIORITY_UNSET};
-    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_AGAIN,
-                                                      .lease = slice_of(taken[0].lease),
-                                                      .again = &again}),
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_AGAIN, .lease = slice_of(taken[0].lease), .again = &again}),
                      QUEUE_CREATED);
     assert_true(slice_is(shown("1").job.group, "b"));
 }

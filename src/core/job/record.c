@@ -310,7 +310,12 @@ static void take_frequency(struct wire_in *in, struct frequency *out)
  * GROUP   form · topic · group · [weight] · [LIMITS] · [max_jobs] · [paused_until]
  */
 enum { HAS_LIMIT = 1 << 0, HAS_RATE = 1 << 1, HAS_BURST = 1 << 2, LIMITS_FIELDS = (1 << 3) - 1 };
-enum { FLOW_IS_STRICT = 1 << 0, FLOW_ONE_SHARD = 1 << 1, FLOW_HAS_MAX_JOBS = 1 << 2, FLOW_FORM = (1 << 3) - 1 };
+enum {
+    FLOW_IS_STRICT = 1 << 0,
+    FLOW_ONE_SHARD = 1 << 1,
+    FLOW_HAS_MAX_JOBS = 1 << 2,
+    FLOW_FORM = (1 << 3) - 1
+};
 
 static bool limits_are_set(const struct flow_limits *limits)
 {

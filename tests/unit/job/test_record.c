@@ -163,9 +163,9 @@ CLAIM(every_field_at_its_largest_fits_the_bound)
                                                       TOPIC_JOBS_MAX,
                                                       {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR},
                                                       slice_of("{}")}};
-    const struct flow_limits limits = {UINT32_MAX, {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR}, UINT32_MAX};
-    record.topic.settings.flow =
-        (struct topic_flow){limits, limits, UINT64_MAX, FLOW_STRICT, true};
+    const struct flow_limits limits = {
+        UINT32_MAX, {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR}, UINT32_MAX};
+    record.topic.settings.flow = (struct topic_flow){limits, limits, UINT64_MAX, FLOW_STRICT, true};
     memset(totals, 0xff, sizeof *totals);
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
@@ -373,12 +373,8 @@ static const struct malformed_row malformed[] = {
     {"group of a job with a blank",
      {20, 0, 0, 0, 1, 0x80, 0x80, 0x20, 0x11, 5, 9, 1, ' ', 1, 't', 1, 'i', 'b', 'o', 'd'},
      20},
-    {"settings of a group that does not exist",
-     {11, 0, 0, 0, 5, 0x10, 1, 't', 1, 'g', 5},
-     11},
-    {"weight of a group above the largest",
-     {11, 0, 0, 0, 5, 0x11, 1, 't', 1, 'g', 101},
-     11},
+    {"settings of a group that does not exist", {11, 0, 0, 0, 5, 0x10, 1, 't', 1, 'g', 5}, 11},
+    {"weight of a group above the largest", {11, 0, 0, 0, 5, 0x11, 1, 't', 1, 'g', 101}, 11},
     {"form with its last bit",
      {18, 0, 0, 0, 1, 0, 0x91, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'},
      18},
