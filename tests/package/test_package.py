@@ -363,7 +363,7 @@ def test_removing_stops_the_server_and_keeps_configuration_and_jobs(machine):
 
 def test_a_purge_removes_the_configuration_and_reports_remaining_jobs(machine):
     done = machine("apt-get purge -q -y tarry 2>&1")
-    assert "jobs are never purged" in done.stdout and "rm -r /var/lib/tarry" in done.stdout and "/etc/tarry is still there" in done.stdout
+    assert "were not purged with the package" in done.stdout and "rm -r /var/lib/tarry" in done.stdout and "your own files in /etc/tarry were kept" in done.stdout
     machine("test ! -e /etc/tarry/tarry.conf && test -f /etc/tarry/policy && test -d /var/lib/tarry/shard-00")
     assert machine("systemctl cat tarry", check=False).returncode != 0
 

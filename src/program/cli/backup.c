@@ -124,7 +124,7 @@ static int pour(struct backup_copying *copying, int source, int fd, uint64_t byt
  * space. */
 static int fill(struct backup_copying *copying, int fd, uint64_t at, uint64_t end, const char *into)
 {
-    static const char zeros[CHUNK_BYTES];
+    static char zeros[CHUNK_BYTES]; /* not constant: the program file would contain them */
     int result = 0;
     while (result == 0 && at < end) {
         size_t len = end - at < CHUNK_BYTES ? (size_t)(end - at) : CHUNK_BYTES;

@@ -11,7 +11,7 @@ static const char NEW_NAME[] = "RESERVE.new";
 /* Writes zeros that are really allocated, since a file system may not account for holes. */
 static int write_zeros(struct depot *depot, int fd, uint64_t bytes)
 {
-    static const char zeros[64 << 10];
+    static char zeros[64 << 10]; /* not constant: the program file would contain them */
     const struct fs *fs = depot->options.fs;
 
     for (uint64_t at = 0; at < bytes;) {
