@@ -173,11 +173,18 @@ final class Transport
         $head = "$request->method $target HTTP/1.1\r\nHost: {$place['host']}\r\nUser-Agent: tarry-php\r\n";
         $head .= $this->token === null ? '' : "Authorization: Bearer $this->token\r\n";
         foreach ($request->headers as $name => $value) {
+            if (preg_match('/^[A-Za-z0-9-]+$/D', $name) !== 1 || preg_match('/[\x00-\x1f\x7f]/', $value) === 1) {
+                $rule = 'a name has a-z, 0-9 and -, and a value has no control characters';
+                throw new \InvalidArgumentException("bad meta '" . Format::line($name) . "': $rule");
+            }
             $head .= "$name: $value\r\n";
         }
         if ($request->body !== null || $request->method === 'POST') {
             $head .= 'Content-Length: ' . strlen($request->body ?? '') . "\r\n";
             $type = $request->contentType ?? 'application/json';
+            if (preg_match('/[\x00-\x1f\x7f]/', $type) === 1) {
+                throw new \InvalidArgumentException("bad content type '" . Format::line($type) . "'");
+            }
             $head .= $request->body === null ? '' : "Content-Type: $type\r\n";
         }
         return "$head\r\n$request->body";

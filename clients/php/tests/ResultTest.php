@@ -83,6 +83,20 @@ final class ResultTest extends TestCase
         self::assertSame([1, 1], [substr_count($lines, 'take failed: no route'), substr_count($lines, 'extend failed: no route')]);
     }
 
+    public function testMetaInAHeaderCannotAddAnotherHeader(): void
+    {
+        $encode = (new \ReflectionMethod(\Tarry\Transport::class, 'encode'));
+        $transport = new \Tarry\Transport('http://127.0.0.1:9', null, 1, 0);
+        foreach ([['a' => "x\r\nEvil: 1"], ["a\r\nEvil" => 'x'], ['a b' => 'x']] as $headers) {
+            try {
+                $encode->invoke($transport, new \Tarry\Request('PUT', '/', headers: $headers));
+                self::fail('it was sent');
+            } catch (\InvalidArgumentException $fault) {
+                self::assertStringContainsString('bad meta', $fault->getMessage());
+            }
+        }
+    }
+
     public function testOnlyAJobOfAWorkerReportsItsProgress(): void
     {
         $this->expectException(\LogicException::class);

@@ -8,6 +8,10 @@ import java.security.SecureRandom;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
 
 /** Conversions between the API's texts and Java's types. */
 final class Api {
@@ -84,15 +88,40 @@ final class Api {
         return consumer(host, ProcessHandle.current().pid());
     }
 
+    /** Returns the leases of a list of jobs or leases. */
+    static List<String> leases(Collection<?> jobs) {
+        return jobs.stream().map(one -> {
+            if (!(one instanceof Job) && !(one instanceof String)) {
+                throw new IllegalArgumentException("give jobs, or their leases");
+            }
+            return one instanceof Job ? ((Job) one).lease() : (String) one;
+        }).collect(Collectors.toList());
+    }
+
+    /** Returns the members of an answer with this result; none for null. */
+    static Map<String, Object> result(Object result, String contentType) {
+        if (result == null) {
+            return Map.of();
+        }
+        Push push = new Push("", result);
+        Map<String, Object> item = (contentType == null ? push : push.contentType(contentType)).item();
+        return Map.of("result_base64", item.get("body_base64"), "result_type", item.get("content_type"));
+    }
+
     /** The text of an error: 200 bytes at most, whole characters, no control characters. */
     static String errorText(String text) {
+        return line(text, ERROR_BYTES_MAX);
+    }
+
+    /** A line of a text: so many bytes at most, whole characters, no control characters. */
+    static String line(String text, int bytesMax) {
         StringBuilder out = new StringBuilder();
         int bytes = 0;
         for (int at = 0; at < text.length(); ) {
             int point = text.codePointAt(at);
             at += Character.charCount(point);
             int size = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-            if ((bytes += size) > ERROR_BYTES_MAX) {
+            if ((bytes += size) > bytesMax) {
                 break;
             }
             boolean isText = !Character.isISOControl(point) && Character.getType(point) != Character.SURROGATE

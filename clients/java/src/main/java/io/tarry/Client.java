@@ -46,6 +46,8 @@ import javax.net.ssl.SSLContext;
  */
 public final class Client implements AutoCloseable {
     static final int BATCH = 1000;
+    /** Results in base64, of a request; the server takes 1 MiB. */
+    private static final int RESULTS_BYTES = 1 << 19;
 
     final Transport transport;
     private final Gatherer gatherer = new Gatherer(items -> pushBatch(items, request -> request.isMadeAgain = false));
@@ -163,6 +165,81 @@ public final class Client implements AutoCloseable {
         out.whenComplete((pushed, fault) -> firstTry.cancel(false));
         return out;
     }
+
+    /**
+     * Pushes a job and waits for its end, up to 4 minutes. Returns the job with its outcome and result, or as it is after the wait. If the answer is lost, the call
+     * is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
+     */
+    public Job pushAndWait(Push push, Duration wait) {
+        return Transport.await(pushAndWaitAsync(push, wait));
+    }
+
+    public CompletableFuture<Job> pushAndWaitAsync(Push push, Duration wait) {
+        Map<String, Object> item = push.item();
+        String topic = (String) item.get("topic");
+        String id = item.containsKey("id") ? (String) item.get("id") : Api.newId(System.currentTimeMillis());
+        StringBuilder query = new StringBuilder("?wait=").append(Api.milliseconds(wait));
+        item.forEach((name, value) -> query.append(IN_THE_QUERY.contains(name) ? "&" + name + "=" + Api.quote(value.toString()) : ""));
+        Transport.Request request = longRequest("PUT", Api.path(topic, "jobs", id) + query, wait);
+        request.body = Base64.getDecoder().decode((String) item.get("body_base64"));
+        request.contentType = (String) item.get("content_type");
+        if (item.get("meta") instanceof Map) {
+            ((Map<?, ?>) item.get("meta")).forEach((name, value) -> request.header((TRACES.contains(name) ? "" : "Tarry-Meta-") + name, value.toString()));
+        }
+        request.mayConflict = true;
+        Wait again = new Wait().job(topic, id).timeout(wait);
+        return parent(parent -> {
+            request.parent = parent;
+            return transport.call(request, answer -> answer).thenCompose(answer -> {
+                if (answer.status == 409 && answer.isRepeated && "leased".equals(answer.json().get("code"))) {
+                    return waitForAsync(again).thenApply(jobs -> jobs.get(0)); // an earlier try has pushed it, and a worker holds it
+                }
+                if (answer.status >= 300) {
+                    return CompletableFuture.failedFuture(TarryException.of(answer.status, answer.json(), answer.retryAfter));
+                }
+                if (answer.json().containsKey("attempt")) {
+                    return CompletableFuture.completedFuture(new Job(answer.json()));
+                }
+                return waitForAsync(again.timeout(Duration.ZERO)).thenApply(jobs -> jobs.get(0)); // it existed, and has ended
+            });
+        });
+    }
+
+    /**
+     * Waits until all of the jobs have ended, or any. Returns each as it is then, in the given order: its state is finished or dead if it has ended, and unknown if there
+     * is no such job. A job that finished before the call is found only if its topic keeps finished jobs.
+     */
+    public List<Job> waitFor(Wait wait) {
+        return Transport.await(waitForAsync(wait));
+    }
+
+    public CompletableFuture<List<Job>> waitForAsync(Wait wait) {
+        Transport.Request request = longRequest("POST", "/v1/wait?body=base64", wait.timeout).json(wait.body());
+        return transport.call(request, answer -> {
+            Map<List<Object>, Job> found = new java.util.HashMap<>();
+            answer.objects("jobs").forEach(one -> found.put(List.of(one.get("topic"), one.get("id")), new Job(one)));
+            return wait.names.stream().map(name -> found.getOrDefault(List.of(name.get("topic"), name.get("id")), unknown(name))).collect(Collectors.toList());
+        });
+    }
+
+    private static Job unknown(Map<String, Object> name) {
+        Map<String, Object> members = new LinkedHashMap<>(name);
+        members.put("state", "unknown");
+        return new Job(members);
+    }
+
+    /** Begins a request that the server answers after the wait at the latest. */
+    private Transport.Request longRequest(String method, String target, Duration wait) {
+        Transport.Request request = request(method, target);
+        request.isUrgent = true;
+        request.timeout = wait.plus(transport.timeout);
+        request.retryFor = wait.plus(transport.retryFor);
+        return request;
+    }
+
+    private static final Collection<String> TRACES = List.of("traceparent", "tracestate");
+    private static final Collection<String> IN_THE_QUERY =
+        List.of("delay", "at", "priority", "ttl", "lease_for", "max_attempts", "backoff", "on_conflict", "once", "once_for", "keep_finished", "callback");
 
     /** Returns one result per push, in order. A refused push has its error in its place and does not affect the others. More than 1,000 are sent as several requests. */
     public List<Pushed> pushMany(List<Push> pushes) {
@@ -387,33 +464,59 @@ public final class Client implements AutoCloseable {
         return answer.objects("jobs").stream().map(Job::new).collect(Collectors.toList());
     }
 
-    /** Acks jobs. Returns for each lease nothing, or its error. A job that an earlier try of this call may have acked is a success. */
-    public List<Optional<TarryException>> ack(Collection<String> leases) {
-        return Transport.await(ackAsync(leases));
+    /** Acks a job, or several. Returns for each nothing, or its error. A job that an earlier try of this call may have acked is a success. */
+    public List<Optional<TarryException>> ack(Job... jobs) {
+        return ack(new Ack(jobs));
     }
 
-    public CompletableFuture<List<Optional<TarryException>>> ackAsync(Collection<String> leases) {
-        return answers("ack", items(leases, Map.of()), request -> { });
+    /** Acks a list of jobs, or of their leases. */
+    public List<Optional<TarryException>> ack(Collection<?> jobs) {
+        return ack(new Ack(jobs));
+    }
+
+    /** Acks with a result: one that is too big is Refused, and the job stays leased. */
+    public List<Optional<TarryException>> ack(Ack ack) {
+        return Transport.await(ackAsync(ack));
+    }
+
+    public CompletableFuture<List<Optional<TarryException>>> ackAsync(Collection<?> jobs) {
+        return ackAsync(new Ack(jobs));
+    }
+
+    public CompletableFuture<List<Optional<TarryException>>> ackAsync(Ack ack) {
+        return answers("ack", items(ack.leases, ack.options()), request -> { });
     }
 
     /** Reports failed jobs, which are retried after their backoff. */
-    public List<Optional<TarryException>> nack(Collection<String> leases, String error) {
-        return nack(leases, null, error, false);
+    public List<Optional<TarryException>> nack(Collection<?> jobs, String error) {
+        return nack(jobs, null, error, false);
+    }
+
+    public List<Optional<TarryException>> nack(Nack nack) {
+        return Transport.await(answers("nack", items(nack.leases, nack.options()), request -> { }));
     }
 
     /** Reports failed jobs, which are retried after {@code delay}, or after their backoff if it is null; with {@code isFinal} they are dead. */
-    public List<Optional<TarryException>> nack(Collection<String> leases, Duration delay, String error, boolean isFinal) {
-        return Transport.await(answers("nack", items(leases, nackOptions(delay, error, isFinal)), request -> { }));
+    public List<Optional<TarryException>> nack(Collection<?> jobs, Duration delay, String error, boolean isFinal) {
+        return Transport.await(answers("nack", items(Api.leases(jobs), nackOptions(delay, error, isFinal)), request -> { }));
     }
 
     /** Makes the leases end after this time from now. Null means the lease time of the take. */
-    public List<Optional<TarryException>> extend(Collection<String> leases, Duration lease) {
-        return Transport.await(answers("extend", items(leases, lease == null ? Map.of() : Map.of("lease_for", Api.milliseconds(lease))), request -> { }));
+    public List<Optional<TarryException>> extend(Collection<?> jobs, Duration lease) {
+        return extend(new Extend(jobs).lease(lease));
+    }
+
+    public List<Optional<TarryException>> extend(Extend extend) {
+        return Transport.await(answers("extend", items(extend.leases, extend.options()), request -> { }));
     }
 
     /** Returns jobs that were not started; they are ready again immediately, and the attempt does not count. */
-    public List<Optional<TarryException>> giveBack(Collection<String> leases) {
-        return Transport.await(giveBackAsync(leases));
+    public List<Optional<TarryException>> giveBack(Collection<?> jobs) {
+        return Transport.await(giveBackAsync(Api.leases(jobs)));
+    }
+
+    public List<Optional<TarryException>> giveBack(Job... jobs) {
+        return giveBack(List.of(jobs));
     }
 
     /**
@@ -464,12 +567,31 @@ public final class Client implements AutoCloseable {
         transport.checkOpen();
         return parent(parent -> {
             CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
-            for (int at = 0; at < items.size(); at += BATCH) {
-                List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+            for (List<Map<String, Object>> batch : batches(items)) {
                 out = out.thenCompose(before -> answerBatch(verb, batch, how.andThen(request -> request.parent = parent)).thenApply(more -> concat(before, more)));
             }
             return out;
         });
+    }
+
+    /** Divides answers into requests. */
+    static List<List<Map<String, Object>>> batches(List<Map<String, Object>> items) {
+        List<List<Map<String, Object>>> out = new ArrayList<>();
+        int start = 0;
+        int size = 0;
+        for (int at = 0; at < items.size(); at++) {
+            int more = items.get(at).getOrDefault("result_base64", "").toString().length();
+            if (at - start == BATCH || at > start && size + more > RESULTS_BYTES) {
+                out.add(items.subList(start, at));
+                start = at;
+                size = 0;
+            }
+            size += more;
+        }
+        if (start < items.size()) {
+            out.add(items.subList(start, items.size()));
+        }
+        return out;
     }
 
     private CompletableFuture<List<Optional<TarryException>>> answerBatch(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {

@@ -1,11 +1,13 @@
 package io.tarry;
 
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Base64;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Predicate;
 
 /** A job as it was taken, or as it stands. */
 public final class Job {
@@ -14,6 +16,8 @@ public final class Job {
     private final Map<String, String> meta = new LinkedHashMap<>();
     private volatile boolean isLost;
     private volatile boolean isCancelRequested;
+    private volatile Object toSet;
+    private volatile Predicate<String> extend;
 
     /** Of an answer that was asked for with body=base64. */
     Job(Map<String, Object> members) {
@@ -120,6 +124,76 @@ public final class Job {
     /** Name of the consumer that holds the job. */
     public Optional<String> consumer() {
         return Optional.ofNullable(text("consumer", null));
+    }
+
+    /** How a finished job ended: acked, cancelled or expired. */
+    public Optional<String> outcome() {
+        return Optional.ofNullable(text("outcome", null));
+    }
+
+    /** The time of the end; null if the job has not finished. */
+    public Instant finishedAt() {
+        return Api.instant(members.get("finished_at"));
+    }
+
+    /** The duration of the last attempt of a finished job. */
+    public Optional<Duration> duration() {
+        return members.get("duration_ms") instanceof Number ? Optional.of(Duration.ofMillis(number("duration_ms", 0))) : Optional.empty();
+    }
+
+    /** The last progress that the worker reported. */
+    public Optional<String> progress() {
+        return Optional.ofNullable(text("progress", null));
+    }
+
+    /** The result that the worker returned. */
+    public Optional<byte[]> result() {
+        Object base64 = members.get("result_base64");
+        Object found = members.get("result");
+        if (base64 instanceof String) {
+            return Optional.of(Base64.getDecoder().decode((String) base64));
+        }
+        if (!members.containsKey("result")) {
+            return Optional.empty();
+        }
+        boolean isText = found instanceof String && !resultType().orElse("").startsWith("application/json");
+        return Optional.of(Json.encode(isText ? (String) found : Json.write(found)));
+    }
+
+    /** The result as text; empty if there is none. */
+    public String resultText() {
+        return result().map(Json::decode).orElse("");
+    }
+
+    /** The result as JSON; null if there is none. */
+    public Object resultJson() {
+        return result().filter(bytes -> bytes.length > 0).map(Json::parse).orElse(null);
+    }
+
+    /** The content type of the result. */
+    public Optional<String> resultType() {
+        return Optional.ofNullable(text("result_type", null));
+    }
+
+    /** Sets the result, in a handler, as the body of a {@link Push}. It is sent with the ack, or with the nack of {@link Reject}. */
+    public void setResult(Object result) {
+        toSet = result;
+    }
+
+    Object resultToSend() {
+        return toSet;
+    }
+
+    /** Shows with the job how far it is, in a handler: up to 256 bytes of text. Returns false if the lease is lost. */
+    public boolean reportProgress(String progress) {
+        if (extend == null) {
+            throw new IllegalStateException("no worker holds the job");
+        }
+        return extend.test(progress);
+    }
+
+    void heldBy(Predicate<String> extend) {
+        this.extend = extend;
     }
 
     /**

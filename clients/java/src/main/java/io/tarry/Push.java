@@ -75,6 +75,11 @@ public final class Push {
         return with("once_for", Api.milliseconds(time));
     }
 
+    /** Sets how long the server keeps the job and its result after its end, in place of the setting of the topic. */
+    public Push keepFinished(Duration time) {
+        return with("keep_finished", Api.milliseconds(time));
+    }
+
     public Push callback(String url) {
         return with("callback", url);
     }

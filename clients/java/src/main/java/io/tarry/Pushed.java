@@ -9,12 +9,14 @@ public final class Pushed {
     /** EXISTED: nothing was changed. REFUSED: see {@link Pushed#error}. */
     public enum Result { CREATED, REPLACED, EXISTED, REFUSED }
 
+    private final String topic;
     private final String id;
     private final Result result;
     private final Object dueAt;
     private final TarryException error;
 
-    private Pushed(String id, Result result, Object dueAt, TarryException error) {
+    private Pushed(Object topic, String id, Result result, Object dueAt, TarryException error) {
+        this.topic = topic instanceof String ? (String) topic : "";
         this.id = id;
         this.result = result;
         this.dueAt = dueAt;
@@ -24,10 +26,14 @@ public final class Pushed {
     static Pushed of(Object id, Map<String, Object> answer) {
         for (Result one : Result.values()) {
             if (one != Result.REFUSED && one.name().toLowerCase(java.util.Locale.ROOT).equals(answer.get("result"))) {
-                return new Pushed(String.valueOf(answer.getOrDefault("id", id)), one, answer.get("due_at"), null);
+                return new Pushed(answer.get("topic"), String.valueOf(answer.getOrDefault("id", id)), one, answer.get("due_at"), null);
             }
         }
-        return new Pushed(String.valueOf(id), Result.REFUSED, null, TarryException.of(0, answer, null));
+        return new Pushed(null, String.valueOf(id), Result.REFUSED, null, TarryException.of(0, answer, null));
+    }
+
+    public String topic() {
+        return topic;
     }
 
     public String id() {

@@ -2,6 +2,7 @@ package io.tarry;
 
 import java.io.IOException;
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.security.NoSuchAlgorithmException;
 import java.time.DateTimeException;
 import java.time.Duration;
@@ -44,11 +45,15 @@ final class Transport {
         final String target;
         byte[] body = new byte[0];
         String contentType = "application/json";
+        /** More headers, each with its line end. */
+        String headers = "";
         boolean isMadeAgain = true;
         /** Gets a thread immediately, however many calls are in flight. */
         boolean isUrgent;
         /** 404 is an answer like any other. */
         boolean mayBeMissing;
+        /** 409 is an answer like any other. */
+        boolean mayConflict;
         Duration timeout;
         Duration retryFor;
         /** Before it is made again the first time. */
@@ -67,6 +72,13 @@ final class Transport {
             this.target = target;
             timeout = transport.timeout;
             retryFor = transport.retryFor;
+        }
+
+        void header(String name, String value) {
+            if ((name + value).chars().anyMatch(one -> one < ' ' || one == 127) || !name.matches("[A-Za-z0-9-]+")) {
+                throw new IllegalArgumentException("bad meta '" + name.replaceAll("[^ -~]", "?") + "': a name has a-z, 0-9 and -, and a value has no control characters");
+            }
+            headers += name + ": " + new String(value.getBytes(StandardCharsets.UTF_8), StandardCharsets.ISO_8859_1) + "\r\n";
         }
 
         Request json(Object value) {
@@ -383,13 +395,16 @@ final class Transport {
         }
 
         private byte[] bytes(Place to) {
-            String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: " + request.contentType + "\r\n" : "");
+            if (request.contentType.chars().anyMatch(one -> one < ' ' || one > '~')) {
+                throw new IllegalArgumentException("bad content type '" + request.contentType.replaceAll("[^ -~]", "?") + "'");
+            }
+            String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + request.headers + (request.body.length > 0 ? "Content-Type: " + request.contentType + "\r\n" : "");
             return Connection.request(request.method, to.path + request.target, headers, request.body);
         }
 
         private void judge(int at, Answer answer) {
             answer.isRepeated = isRepeated;
-            if (answer.status < 300 || answer.status == 404 && request.mayBeMissing) {
+            if (answer.status < 300 || answer.status == 404 && request.mayBeMissing || answer.status == 409 && request.mayConflict) {
                 if (!promise.complete(result.apply(answer))) {
                     request.late.accept(answer);
                 }

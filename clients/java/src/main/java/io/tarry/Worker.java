@@ -1,9 +1,12 @@
 package io.tarry;
 
+import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -35,6 +38,9 @@ import java.util.function.Consumer;
  * hooks are called outside of it.
  */
 public final class Worker implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("io.tarry");
+    /** Between lines about the same kind of call that fails. */
+    private static final long LOG_PAUSE_NS = TimeUnit.SECONDS.toNanos(10);
     private static final Duration WAIT = Duration.ofSeconds(30);
     /** Time for an unfinished take when the worker stops: jobs on their way with a proxy would wait for the end of their lease. */
     private static final long MOMENT_MS = 500;
@@ -51,7 +57,7 @@ public final class Worker implements AutoCloseable {
     /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
     private static final int UNANSWERED_MAX = 2 * Client.BATCH;
 
-    /** The work of a job. A return means done. {@link Retry}, {@link Reject} or any other exception means not done. */
+    /** The work of a job. A return means done, with the result of {@link Job#setResult}. {@link Retry}, {@link Reject} or any other exception means not done. */
     @FunctionalInterface
     public interface Handler {
         void handle(Job job) throws Exception;
@@ -66,7 +72,7 @@ public final class Worker implements AutoCloseable {
         void done(Job job, Outcome outcome, Duration held);
     }
 
-    /** Called for a failure in a {@code take}, {@code extend}, {@code ack}, {@code nack}, {@code return} or {@code hook}; the worker continues. */
+    /** Called for a failure in a {@code take}, {@code extend}, {@code ack}, {@code nack}, {@code return}, {@code result} or {@code hook}; the worker continues. */
     @FunctionalInterface
     public interface ErrorHook {
         void error(Exception error, String what);
@@ -94,7 +100,9 @@ public final class Worker implements AutoCloseable {
 
     private final Client client;
     private final List<String> topics;
-    private final Handler handler;
+    private final Map<String, Handler> handlers;
+    private final boolean logs;
+    private final Map<String, Long> loggedAt = new HashMap<>();
     private final int concurrency;
     private final Duration lease;
     private final long leaseNs;
@@ -123,8 +131,9 @@ public final class Worker implements AutoCloseable {
 
     private Worker(Builder builder) {
         client = builder.client;
-        topics = builder.topics;
-        handler = builder.handler;
+        handlers = Map.copyOf(builder.handlers);
+        topics = List.copyOf(builder.handlers.keySet());
+        logs = builder.logs;
         concurrency = builder.concurrency;
         lease = builder.lease;
         leaseNs = lease.toNanos();
@@ -137,19 +146,26 @@ public final class Worker implements AutoCloseable {
     }
 
     public static Builder builder(Client client, String topic, Handler handler) {
-        return new Builder(client, List.of(topic), handler);
+        return new Builder(client).handler(topic, handler);
+    }
+
+    /** Builds a worker with a handler for each topic: see {@link Builder#handler}. */
+    public static Builder builder(Client client) {
+        return new Builder(client);
     }
 
     /** Builds a worker for several topics, of which the one named first is served first. */
     public static Builder builder(Client client, Collection<String> topics, Handler handler) {
-        return new Builder(client, List.copyOf(topics), handler);
+        Builder builder = new Builder(client);
+        topics.forEach(topic -> builder.handler(topic, handler));
+        return builder;
     }
 
     /** Settings of a worker. */
     public static final class Builder {
         private final Client client;
-        private final List<String> topics;
-        private final Handler handler;
+        private final Map<String, Handler> handlers = new LinkedHashMap<>();
+        private boolean logs = true;
         private int concurrency = 10;
         private Duration lease = Duration.ofSeconds(60);
         private Duration grace = Duration.ofSeconds(30);
@@ -159,10 +175,20 @@ public final class Worker implements AutoCloseable {
         private DoneHook onDone = (job, outcome, took) -> { };
         private ErrorHook onError = (error, what) -> { };
 
-        private Builder(Client client, List<String> topics, Handler handler) {
+        private Builder(Client client) {
             this.client = client;
-            this.topics = topics;
-            this.handler = handler;
+        }
+
+        /** Adds a topic and its handler. The topic named first is served first. */
+        public Builder handler(String topic, Handler handler) {
+            handlers.put(topic, handler);
+            return this;
+        }
+
+        /** Sets whether failures go to the {@link System.Logger} {@code io.tarry}; true. */
+        public Builder log(boolean logs) {
+            this.logs = logs;
+            return this;
         }
 
         /** Sets the most parallel handlers; 10. */
@@ -438,7 +464,10 @@ public final class Worker implements AutoCloseable {
     /** Gives each job to a thread. Jobs taken while the worker stops are given back when it winds up. */
     private void handOut(List<Job> jobs, Executor executor) {
         List<Held> taken = new ArrayList<>();
-        jobs.forEach(job -> taken.add(new Held(job, leaseNs)));
+        jobs.forEach(job -> {
+            taken.add(new Held(job, leaseNs));
+            job.heldBy(progress -> client.extend(new Extend(job).lease(lease).progress(progress)).get(0).isEmpty());
+        });
         boolean stops;
         lock.lock();
         try {
@@ -508,16 +537,21 @@ public final class Worker implements AutoCloseable {
         }
         Throwable fault = null;
         try {
-            handler.handle(one.job);
+            handlers.get(one.job.topic()).handle(one.job);
         } catch (Throwable thrown) { // whatever it is, it is the job's, and its text goes with the nack
             fault = thrown;
+        }
+        Map<String, Object> result = fault == null || fault instanceof Reject ? resultOf(one.job) : Map.of();
+        if (fault != null && !one.job.isLost() && !one.job.isCancelRequested()) {
+            String text = fault.getMessage() == null || fault.getMessage().isEmpty() ? fault.getClass().getSimpleName() : fault.getMessage();
+            log("job " + one.job + " failed in attempt " + one.job.attempt() + ": " + text, fault instanceof Retry || fault instanceof Reject ? null : fault);
         }
         lock.lock();
         try {
             one.thread = null;
             Thread.interrupted(); // meant for this job, not for the thread's next one
             running--;
-            settleHandled(one, fault);
+            settleHandled(one, fault, result);
             slots.signalAll();
             if (running == 0) {
                 answered.signal();
@@ -528,16 +562,28 @@ public final class Worker implements AutoCloseable {
     }
 
     /** Settles a job whose handler has ended. The caller holds the lock. */
-    private void settleHandled(Held one, Throwable fault) {
+    private void settleHandled(Held one, Throwable fault, Map<String, Object> result) {
         if (fault == null) {
-            settle(one, "ack", Outcome.ACK, Map.of());
+            settle(one, "ack", Outcome.ACK, result);
         } else if (fault instanceof Retry) {
             settle(one, "nack", Outcome.RETRY, Client.nackOptions(((Retry) fault).after(), fault.getMessage(), false));
         } else if (fault instanceof Reject) {
-            settle(one, "nack", Outcome.REJECT, Client.nackOptions(null, fault.getMessage(), true));
+            Map<String, Object> options = Client.nackOptions(null, fault.getMessage(), true);
+            options.putAll(result);
+            settle(one, "nack", Outcome.REJECT, options);
         } else {
             String text = fault.getMessage() == null || fault.getMessage().isEmpty() ? fault.getClass().getSimpleName() : fault.getMessage();
             settle(one, "nack", Outcome.NACK, Client.nackOptions(null, text, false));
+        }
+    }
+
+    /** Returns the result that the handler has set. If it is not JSON, the work is done nevertheless: the job is answered without it. */
+    private Map<String, Object> resultOf(Job job) {
+        try {
+            return Api.result(job.resultToSend(), null);
+        } catch (RuntimeException fault) {
+            reportError(fault, "result");
+            return Map.of();
         }
     }
 
@@ -619,6 +665,7 @@ public final class Worker implements AutoCloseable {
         } finally {
             lock.unlock();
         }
+        lost.forEach(one -> log("the lease of job " + one.job + " is lost; another worker may process it", null));
         lost.forEach(this::reportDone);
     }
 
@@ -698,9 +745,31 @@ public final class Worker implements AutoCloseable {
         }
     }
 
+    /** Sends each part of the size of a request by itself: if one is rejected, the others count. */
     private void send(String verb, List<Held> those) {
         List<Map<String, Object>> items = new ArrayList<>();
         those.forEach(one -> items.add(one.answer));
+        int start = 0;
+        for (List<Map<String, Object>> part : Client.batches(items)) {
+            sendPart(verb, those.subList(start, start + part.size()), part);
+            start += part.size();
+        }
+    }
+
+    /** One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result. */
+    private void sendApart(String verb, List<Held> those, TarryException fault) {
+        int half = those.size() / 2;
+        if (half > 0) {
+            send(verb, those.subList(0, half));
+            send(verb, those.subList(half, those.size()));
+            return;
+        }
+        reportError(fault, "result");
+        those.get(0).answer.keySet().removeAll(List.of("result_base64", "result_type"));
+        send(verb, those);
+    }
+
+    private void sendPart(String verb, List<Held> those, List<Map<String, Object>> items) {
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers(verb, items, request -> {
@@ -711,6 +780,10 @@ public final class Worker implements AutoCloseable {
                 request.longestPause = PAUSE;
             }));
         } catch (RuntimeException fault) {
+            if (fault instanceof TarryException && List.of("result_too_big", "body_too_big").contains(((TarryException) fault).code())) {
+                sendApart(verb, those, (TarryException) fault);
+                return;
+            }
             reportError(fault, verb);
         }
         List<Held> over = new ArrayList<>();
@@ -735,7 +808,31 @@ public final class Worker implements AutoCloseable {
         quietly(() -> onDone.done(one.job, one.outcome, Duration.ofNanos(System.nanoTime() - one.takenAt)));
     }
 
+    private void log(String text, Throwable fault) {
+        if (logs) {
+            LOG.log(Level.WARNING, text, fault);
+        }
+    }
+
+    /** Returns whether the last line about this kind of call is old enough. */
+    private boolean mayLog(String what) {
+        lock.lock();
+        try {
+            Long before = loggedAt.get(what);
+            boolean isDue = before == null || System.nanoTime() - before >= LOG_PAUSE_NS;
+            if (isDue) {
+                loggedAt.put(what, System.nanoTime());
+            }
+            return isDue;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     private void reportError(RuntimeException fault, String what) {
+        if (mayLog(what)) {
+            log(what + " failed: " + fault.getMessage(), null);
+        }
         try {
             onError.error(fault instanceof CompletionException && fault.getCause() instanceof Exception ? (Exception) fault.getCause() : fault, what);
         } catch (RuntimeException ignored) {

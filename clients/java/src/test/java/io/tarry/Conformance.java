@@ -19,6 +19,7 @@ import java.util.stream.Collectors;
 public final class Conformance {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+    private static final Map<String, Job> TAKEN = new ConcurrentHashMap<>();
     private static Client client;
 
     /** A request of the suite. */
@@ -66,6 +67,24 @@ public final class Conformance {
             return has("body_base64") ? Base64.getDecoder().decode(text("body_base64")) : has("text") ? text("text") : members.get("json");
         }
 
+        /** The result that a request or a step of a handler describes. */
+        Object result() {
+            if (!has("result")) {
+                return null;
+            }
+            Request given = of(members.get("result"));
+            return given.has("base64") ? Base64.getDecoder().decode(given.text("base64")) : given.has("text") ? given.text("text") : given.members.get("json");
+        }
+
+        String resultType() {
+            return has("result") ? of(members.get("result")).text("content_type") : null;
+        }
+
+        /** The leases as they are, or their jobs. */
+        List<?> given() {
+            return has("as") ? texts("leases").stream().map(TAKEN::get).collect(Collectors.toList()) : texts("leases");
+        }
+
         Schedule schedule() {
             Schedule out = body() == null ? new Schedule(text("topic")) : new Schedule(text("topic"), body());
             if (has("cron")) {
@@ -90,6 +109,7 @@ public final class Conformance {
             Optional.ofNullable(text("on_conflict")).ifPresent(push::onConflict);
             Optional.ofNullable(text("once")).ifPresent(push::once);
             Optional.ofNullable(text("content_type")).ifPresent(push::contentType);
+            Optional.ofNullable(duration("keep_finished_ms")).ifPresent(push::keepFinished);
             if (has("priority")) {
                 push.priority(number("priority", 0));
             }
@@ -123,7 +143,10 @@ public final class Conformance {
     private static Map<String, Object> job(Job job) {
         return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
             "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
-            "cancel_requested", job.isCancelRequested());
+            "cancel_requested", job.isCancelRequested(), "state", job.state(), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
+            "last_error", job.lastError().orElse(null), "finished_at_ms", job.finishedAt() == null ? null : job.finishedAt().toEpochMilli(),
+            "duration_ms", job.duration().map(Duration::toMillis).orElse(null), "result_type", job.resultType().orElse(null),
+            "result_base64", job.result().map(Base64.getEncoder()::encodeToString).orElse(null));
     }
 
     private static String lower(Enum<?> one) {
@@ -182,13 +205,26 @@ public final class Conformance {
                 return object("ids", client.list(topic, listing).map(Job::id).collect(Collectors.toList()));
             case "take":
                 Take take = new Take(request.texts("topics")).max(request.number("max", 1)).waitFor(request.duration("wait_ms")).lease(request.duration("lease_ms")).consumer(request.text("consumer"));
-                return object("jobs", client.take(take).stream().map(Conformance::job).collect(Collectors.toList()));
+                List<Job> taken = client.take(take);
+                taken.forEach(job -> TAKEN.put(job.lease(), job));
+                return object("jobs", taken.stream().map(Conformance::job).collect(Collectors.toList()));
             case "ack":
-                return results(client.ack(request.texts("leases")));
+                if (request.has("as") && !request.has("result") && !request.text("as").equals("list")) {
+                    return results(client.ack(request.given().toArray(new Job[0])));
+                }
+                return results(client.ack(new Ack(request.given()).result(request.result()).contentType(request.resultType())));
             case "nack":
-                return results(client.nack(request.texts("leases"), request.duration("delay_ms"), request.text("error"), Boolean.TRUE.equals(request.members.get("final"))));
+                Nack nack = new Nack(request.given()).delay(request.duration("delay_ms")).error(request.text("error")).result(request.result()).contentType(request.resultType());
+                return results(client.nack(Boolean.TRUE.equals(request.members.get("final")) ? nack.isFinal() : nack));
             case "extend":
-                return results(client.extend(request.texts("leases"), request.duration("lease_ms")));
+                Extend extend = new Extend(request.given()).lease(request.duration("lease_ms"));
+                return results(client.extend(request.has("progress") ? extend.progress(request.text("progress")) : extend));
+            case "push_and_wait":
+                return object("job", job(client.pushAndWait(request.push(), request.duration("wait_ms"))));
+            case "wait":
+                Wait wait = new Wait().timeout(request.duration("timeout_ms"));
+                request.texts("ids").forEach(one -> wait.job(topic, one));
+                return object("jobs", client.waitFor(Boolean.TRUE.equals(request.members.get("any")) ? wait.any() : wait).stream().map(Conformance::job).collect(Collectors.toList()));
             case "again":
                 return done(client.again(request.texts("leases").get(0), request.text("text"), request.duration("delay_ms")));
             case "schedule":
@@ -197,7 +233,7 @@ public final class Conformance {
             case "unschedule":
                 return done(client.unschedule(request.text("name")));
             case "give_back":
-                return results(client.giveBack(request.texts("leases")));
+                return results(client.giveBack(request.given()));
             case "worker":
                 WORKERS.put(request.text("name"), worker(request));
                 return Map.of();
@@ -225,11 +261,15 @@ public final class Conformance {
 
     private static Worker worker(Request request) {
         String name = request.text("name");
-        Request plan = Request.of(request.members.get("handler"));
-        return Worker.builder(client, request.texts("topics"), job -> {
+        Worker.Handler handler = job -> {
+            Request plan = Request.of(request.has("handlers") ? Request.of(request.members.get("handlers")).members.get(job.topic()) : request.members.get("handler"));
             say(object("event", "began", "worker", name, "id", job.id(), "attempt", job.attempt(), "delivery", job.delivery()));
             List<Request> steps = plan.has("by_attempt") ? plan.requests("by_attempt") : List.of(plan);
             Request step = steps.get(Math.min(job.attempt(), steps.size()) - 1);
+            if (step.has("progress")) {
+                say(object("event", "reported", "worker", name, "id", job.id(), "done", job.reportProgress(step.text("progress"))));
+            }
+            job.setResult(step.result());
             try {
                 Thread.sleep(step.number("sleep_ms", 0));
             } catch (InterruptedException interrupt) {
@@ -247,7 +287,12 @@ public final class Conformance {
                     throw new Reject(step.text("error"));
                 default:
             }
-        }).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms")).consumer(request.text("consumer"))
+        };
+        Worker.Builder builder = request.has("handlers") ? Worker.builder(client) : Worker.builder(client, request.texts("topics"), handler);
+        if (request.has("handlers")) {
+            Request.of(request.members.get("handlers")).members.keySet().forEach(topic -> builder.handler(topic, handler));
+        }
+        return builder.log(!Boolean.FALSE.equals(request.members.get("log"))).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms")).consumer(request.text("consumer"))
             .onDone((job, outcome, took) -> say(object("event", "ended", "worker", name, "id", job.id(), "attempt", job.attempt(), "outcome", lower(outcome))))
             .onError((fault, what) -> System.err.println(Instant.now() + " " + what + " " + fault))
             .start();

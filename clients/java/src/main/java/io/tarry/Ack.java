@@ -1,0 +1,46 @@
+package io.tarry;
+
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Jobs that are done, and the result of one: {@code new Ack(job).result(Map.of("sum", 3))}. */
+public final class Ack {
+    final List<String> leases;
+    private Object result;
+    private String contentType;
+
+    public Ack(Job... jobs) {
+        this(List.of(jobs));
+    }
+
+    /** Acks jobs of this list, or their leases. */
+    public Ack(Collection<?> jobs) {
+        leases = Api.leases(jobs);
+    }
+
+    /** Sets the result, as the body of a {@link Push}. It belongs to one job. */
+    public Ack result(Object result) {
+        this.result = result;
+        return this;
+    }
+
+    public Ack contentType(String contentType) {
+        this.contentType = contentType;
+        return this;
+    }
+
+    Map<String, Object> options() {
+        return result(leases, new LinkedHashMap<>(), result, contentType);
+    }
+
+    /** Adds the result to the options of an answer. */
+    static Map<String, Object> result(Collection<String> leases, Map<String, Object> options, Object result, String contentType) {
+        if (result != null && leases.size() != 1) {
+            throw new IllegalArgumentException("a result belongs to one job, so ack the others in another call");
+        }
+        options.putAll(Api.result(result, contentType));
+        return options;
+    }
+}
