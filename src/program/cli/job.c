@@ -37,6 +37,19 @@ static void print_history(const json_t *history)
     }
 }
 
+/* Prints a text or JSON as it is, and other bytes as their size and type. */
+static void print_result(const json_t *job)
+{
+    const json_t *result = json_object_get(job, "result");
+    char cell[SHOW_CELL_BYTES];
+    if (!result) {
+        print_line("result", show_result_size(job, cell));
+        return;
+    }
+    print_line("result type", show_text(json_object_get(job, "result_type"), cell));
+    show_lines("result", result);
+}
+
 /* ---- why a job is not delivered ---- */
 
 /* Returns the text of a member, or NULL if it is absent. */
@@ -127,6 +140,7 @@ static void print_job(const struct call *call)
         {"state", "state", show_text},
         {"outcome", "outcome", show_text},
         {"finished", "finished_at", show_time_from_now},
+        {"duration", "duration_ms", show_span},
         {"due", "due_at", show_time_from_now},
         {"attempt", "attempt", show_text},
         {"max attempts", "max_attempts", show_text},
@@ -140,6 +154,8 @@ static void print_job(const struct call *call)
     };
     char cell[SHOW_CELL_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!json_object_get(job, rows[i].key))
+            continue;
         print_line(rows[i].name, rows[i].show(json_object_get(job, rows[i].key), cell));
         if (rows[i].show == show_time_from_now && strcmp(rows[i].key, "due_at") == 0)
             print_reason(call);
@@ -157,7 +173,7 @@ static void print_job(const struct call *call)
     print_line("callback", show_text(json_object_get(job, "callback"), cell));
     print_history(json_object_get(job, "history"));
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
-    print_line("result", show_text(json_object_get(job, "result"), cell));
+    print_result(job);
 }
 
 /* Writes only the body, byte for byte as it was pushed. */
@@ -246,17 +262,40 @@ static void print_next(const struct client *client)
     fprintf(stderr, "there are more: --cursor %s\n", next);
 }
 
+static void add_finished_row(struct show_table *table, const json_t *job)
+{
+    const json_t *duration = json_object_get(job, "duration_ms");
+    char cell[SHOW_CELL_BYTES];
+    show_table_add(table, show_text(json_object_get(job, "id"), cell));
+    show_table_add(table, show_text(json_object_get(job, "outcome"), cell));
+    show_table_add(table, show_time_from_now(json_object_get(job, "finished_at"), cell));
+    show_table_add(table, duration ? show_span(duration, cell) : "");
+    show_table_add(table, show_text(json_object_get(job, "attempt"), cell));
+    show_table_add(table, show_text(json_object_get(job, "consumer"), cell));
+    show_table_add(table, show_result_size(job, cell));
+}
+
 /* Prints one page of a topic's jobs, and the cursor of the next page. */
 static void print_list(const struct call *call)
 {
+    static const char *const finished[] = {"ID",       "OUTCOME",  "FINISHED", ">DURATION",
+                                           ">ATTEMPT", "CONSUMER", "RESULT",   NULL};
     static const char *const heads[] = {"ID",          "STATE",      "DUE",
                                         "LEASE UNTIL", ">ATTEMPT",   ">PRIORITY",
                                         "CONSUMER",    "LAST ERROR", NULL};
     struct show_table table;
     size_t i;
     const json_t *job;
-    show_table_init(&table, heads);
-    json_array_foreach(call_member(call, "jobs"), i, job) add_job_row(&table, job);
+    const char *state = call_value(call, "state");
+    bool is_finished = state && strcmp(state, "finished") == 0;
+    show_table_init(&table, is_finished ? finished : heads);
+    json_array_foreach(call_member(call, "jobs"), i, job)
+    {
+        if (is_finished)
+            add_finished_row(&table, job);
+        else
+            add_job_row(&table, job);
+    }
     show_table_print(&table);
     show_table_fini(&table);
     print_next(&call->client);
@@ -411,7 +450,9 @@ const struct cli_command cli_job_commands[] = {
                        "[--error TEXT] ...",
               .about = "Lists the jobs of a topic, ordered by due time: all, or those that match "
                        "all given\n"
-                       "options.",
+                       "options. Finished jobs are listed newest first, with their outcome and the "
+                       "duration of\n"
+                       "their last attempt.",
               .least = 1,
               .most = 1,
               .flags = {{"state", CLI_TEXT, "STATE",

@@ -227,6 +227,41 @@ const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES])
     return out;
 }
 
+const char *show_result_size(const json_t *job, char out[SHOW_CELL_BYTES])
+{
+    const json_t *bytes = json_object_get(job, "result_bytes");
+    char type[SHOW_CELL_BYTES];
+    out[0] = '\0';
+    if (!bytes)
+        return out;
+    show_text(json_object_get(job, "result_type"), type);
+    (void)snprintf(out, SHOW_CELL_BYTES, "%" JSON_INTEGER_FORMAT " byte%s%s%.150s",
+                   json_integer_value(bytes), json_integer_value(bytes) == 1 ? "" : "s",
+                   type[0] ? ", " : "", type);
+    return out;
+}
+
+void show_lines(const char *label, const json_t *value)
+{
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    size_t len = text ? strlen(text) : 0, most = len < SHOW_LINES_BYTES ? len : SHOW_LINES_BYTES;
+    while (most < len && most > 0 && is_continuation(text[most]))
+        most--;
+    if (text)
+        text[most] = '\0';
+    for (char *line = text, *end; line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        show_disarm(line);
+        printf("%-13s %s\n", line == text ? label : "", line);
+    }
+    if (most < len)
+        printf("%-13s (%zu more bytes, --json shows all)\n", "", len - most);
+    free(text);
+}
+
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES])
 {
     const json_t *body = json_object_get(job, "body");

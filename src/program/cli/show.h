@@ -56,5 +56,12 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
 /* Formats a job's body in at most `columns` columns. */
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES]);
+/* Formats the size and the type of a finished job's result: "9 bytes, application/json"; "" if it
+ * has none. */
+const char *show_result_size(const json_t *job, char out[SHOW_CELL_BYTES]);
+/* Prints a text or JSON under a label: its lines in full, those after the first indented, up to
+ * SHOW_LINES_BYTES in total. */
+enum { SHOW_LINES_BYTES = 4096 };
+void show_lines(const char *label, const json_t *value);
 
 #endif

@@ -496,6 +496,45 @@ def test_locate_mentions_jobs_that_it_does_not_show(tarry):
     assert not tarry.server.cli("locate", "same").stderr
 
 
+def test_a_list_of_finished_jobs_shows_how_when_and_how_long(start_server):
+    server = start_server()
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    for ident, result in (("a", b'{"sum":3}'), ("b", b"")):
+        client.push("t", ident)
+        job = client.take("t", consumer="worker 7")[0]
+        time.sleep(0.05)
+        assert client.call("POST", f"/v1/ack?lease={job['lease']}", result, {"Content-Type": "application/json"} if result else {}).status == 200
+    client.push("t", "c", delay="1h")
+    client.cancel("t", "c")
+    lines = server.cli("list", "t", "--state", "finished").stdout.decode().splitlines()
+    assert lines[0].split() == ["ID", "OUTCOME", "FINISHED", "DURATION", "ATTEMPT", "CONSUMER", "RESULT"]
+    when = r"20\d\d-\d\d-\d\d [\d:.]+[+-]\d\d:\d\d \((now|\ds ago)\)"
+    assert re.fullmatch(rf"c   cancelled  {when} +0 +", lines[1]), lines[1]
+    assert re.fullmatch(rf"b   acked +{when} +\d+ms +1  worker 7  ", lines[2]), lines[2]
+    assert re.fullmatch(rf"a   acked +{when} +\d+ms +1  worker 7  9 bytes, application/json", lines[3]), lines[3]
+    assert re.search(r"^duration +\d+ms$", server.cli("get", "t", "a").stdout.decode(), re.M)
+
+
+def test_get_shows_text_as_text_and_bytes_as_their_size(start_server):
+    server = start_server()
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    results = {
+        "text": (b"one\ntwo \x1b[31mred\n", "text/plain"), "bytes": (b"\xff" * 700, "image/png"), "long": (b"x" * 5000, "text/plain"), "wide": ("\u20ac".encode() * 2000, "text/plain"),
+    }
+    for ident, (result, content_type) in results.items():
+        client.push("t", ident)
+        lease = client.take("t")[0]["lease"]
+        assert client.call("POST", f"/v1/ack?lease={lease}", result, {"Content-Type": content_type}).status == 200
+    shown = {ident: server.cli("get", "t", ident).stdout.decode() for ident in results}
+    assert "result type   text/plain\nresult        one\n              two ?[31mred\n" in shown["text"]
+    assert "result        700 bytes, image/png\n" in shown["bytes"] and "result type" not in shown["bytes"]
+    assert f"result        {'x' * 4096}\n              (904 more bytes, --json shows all)\n" in shown["long"]
+    assert f"result        {chr(0x20ac) * 1365}\n" in shown["wide"]
+    assert json.loads(server.cli("get", "t", "long", "--json").stdout)["result"] == "x" * 5000
+
+
 def test_results_and_waits(tarry):
     tarry("topic", "set", "sums", "keep_finished=1d")
     with subprocess.Popen([BINARY, "push", "sums", "1", "--body", "x", "--wait", "30s", "--url", tarry.server.url], stdout=subprocess.PIPE, text=True) as pushing:
@@ -507,9 +546,10 @@ def test_results_and_waits(tarry):
     assert pushing.returncode == OK and re.fullmatch(r'acked 1, 20.*, result \{"sum":3\}\n', out), out
     shown = tarry("get", "sums", "1")
     assert re.search(r"^outcome +acked$", shown, re.M) and re.search(r'^result +\{"sum":3\}$', shown, re.M), shown
-    assert tarry("wait", "sums", "1") == out
+    ago = lambda text: re.sub(r" \((?:now|\d+s ago)\)", "", text)  # noqa: E731
+    assert ago(tarry("wait", "sums", "1")) == ago(out)
     assert tarry("wait", "sums", "1", "2", "--wait", "1ms", code=NOTHING).splitlines()[1] == "unknown 2"
-    assert tarry("wait", "sums", "2", "1", "--any") == out + "unknown 2\n"
+    assert ago(tarry("wait", "sums", "2", "1", "--any")) == ago(out) + "unknown 2\n"
     tarry("push", "sums", "3", "--body", "x", "--delay", "1h")
     assert tarry("wait", "sums", "3", "--wait", "1ms", code=NOTHING) == "delayed 3\n"
     tarry("cancel", "sums", "3")
