@@ -89,12 +89,12 @@ function save(bytes, name) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A card of it. @param {Uint8Array} bytes @param {string} type @param {string} id */
-export function bodyCard(bytes, type, id) {
+/** A card of it. @param {Uint8Array} bytes @param {string} type @param {string} id @param {"body"|"result"} [part] of the job */
+export function bodyCard(bytes, type, id, part = "body") {
     const text = textOf(bytes);
     const views = { json: text !== null && text.trim() && isJson(text), text: text !== null, hex: true };
     let view = views.json ? "json" : views.text ? "text" : "hex", isWhole = false;
-    const shown = el("pre", { class: "body mono", tabindex: "0", "aria-label": t("job.body") }), more = el("div", { class: "row" });
+    const shown = el("pre", { class: "body mono", tabindex: "0", "aria-label": t(`job.${part}`) }), more = el("div", { class: "row" });
     const choice = el("div", { class: "choice", role: "group", "aria-label": t("body.as") }, Object.entries(views).map(([name, is]) => el("button", { type: "button", "data-view": name, disabled: !is, "aria-pressed": "false", on: { click: () => {
         view = name;
         draw();
@@ -115,8 +115,8 @@ export function bodyCard(bytes, type, id) {
     }
 
     draw();
-    return el("section", { class: "card", "aria-labelledby": "body-title" },
-        el("div", { class: "card-head" }, el("h2", { id: "body-title" }, t("job.body")), el("span", { class: "help" }, seen(type), " \u00b7 ", sizeOf(bytes.length)), choice,
+    return el("section", { class: "card", "aria-labelledby": `${part}-title` },
+        el("div", { class: "card-head" }, el("h2", { id: `${part}-title` }, t(`job.${part}`)), el("span", { class: "help" }, seen(type), " \u00b7 ", sizeOf(bytes.length)), choice,
             el("button", { type: "button", class: "plain", on: { click: () => save(bytes, id.replace(/[^\w.-]/g, "_")) } }, t("body.save"))),
         el("div", { class: "card-body" }, shown, more));
 }

@@ -6,11 +6,13 @@ import { curlDialog } from "./curl.js";
 import { field, formDialog } from "./dialog.js";
 import { bdi, el, fill, seen } from "./dom.js";
 import { duration, number, timeOf } from "./format.js";
+import { ended, outcomeBadge, pushCopy, resultOf } from "./finished.js";
 import { icon } from "./icons.js";
 import { jsonCheck } from "./json_check.js";
 import { menu } from "./menu.js";
 import { notice, report } from "./notice.js";
 import { originCard } from "./job_origin.js";
+import { progressOf } from "./progress.js";
 import { dueFields, metaFields, put } from "./push.js";
 import { go, href } from "./router.js";
 import { badge, stateOf } from "./state.js";
@@ -33,6 +35,7 @@ function next(job, topic) {
     const attempts = job.max_attempts ?? settings.max_attempts ?? 16;
     const taker = job.callback ? t("next.toCallback", { to: seen(job.callback) }) : to?.to ? t("next.toTarget", { to: seen(to.to) }) : t("next.toTaker");
     const out = [];
+    if (job.state === "finished") return [ended(job), el("p", {}, t("next.finished"))];
     const ttl = job.ttl ?? settings.ttl;
     if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
     if (job.state === "ready") out.push([t("next.ready"), job.due_at], [taker]);
@@ -62,8 +65,9 @@ function timeLine(job) {
             el("div", {},
                 el("p", {}, el("strong", {}, t("line.attempt", { n: one.attempt })), " ", t(`outcome.${one.outcome}`), " ", el("span", { class: "help" }, timeOf(one.at), " \u00b7 ", t("line.took", { d: duration(one.duration_ms ?? 0) }))),
                 one.error ? el("p", { class: "error-text-full" }, bdi(one.error)) : null))),
-        job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })), job.consumer ? el("p", { class: "help" }, t("line.heldBy"), " ", bdi(job.consumer)) : null, job.cancel_requested ? el("p", { class: "help" }, t("line.asked")) : null)) : null,
+        job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })), job.consumer ? el("p", { class: "help" }, t("line.heldBy"), " ", bdi(job.consumer)) : null, progressOf(job), job.cancel_requested ? el("p", { class: "help" }, t("line.asked")) : null)) : null,
         ["delayed", "ready"].includes(job.state) ? el("li", { class: "to-come" }, el("span", { class: "dot" }, icon(stateOf(job))), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt + 1 })), " ", t("line.due"), " ", timeOf(job.due_at, { isRelative: true })))) : null,
+        job.state === "finished" ? el("li", { class: "past" }, el("span", { class: "dot" }, icon("done")), el("div", {}, job.attempt ? el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt }))) : null, ended(job), job.consumer ? el("p", { class: "help" }, t("line.wasHeldBy"), " ", bdi(job.consumer)) : null, job.progress ? el("p", { class: "help" }, t("job.progress"), ": ", bdi(job.progress)) : null)) : null,
         job.state === "dead" ? el("li", { class: "past dead" }, el("span", { class: "dot" }, icon("dead")), el("div", {}, el("p", {}, el("strong", {}, t("state.dead"))), job.last_error && !history.length ? el("p", { class: "error-text-full" }, bdi(job.last_error)) : null)) : null);
 }
 
@@ -92,7 +96,7 @@ function edit(topic, job, body) {
 export async function show({ topic, id, node, signal }) {
     const where = path("v1", "topics", topic, "jobs", id);
     const links = () => trail([[t("nav.topics"), ["topics"]], [topic, ["topics", topic]], [t("topic.jobs"), ["topics", topic, "jobs"]]]);
-    let job, body, about = null, timer = 0, last = "", origin = null;
+    let job, body, hasBody = false, about = null, timer = 0, last = "", origin = null;
 
     function gone() {
         clearTimeout(timer);
@@ -108,20 +112,21 @@ export async function show({ topic, id, node, signal }) {
         const key = JSON.stringify([job, about?.paused, about?.paused_until, about?.settings]);
         if (key === last) return;
         last = key;
-        fill(marks, badge(stateOf(job)));
+        fill(marks, job.state === "finished" ? [badge("finished"), outcomeBadge(job)] : badge(stateOf(job)));
         const then = (work) => async () => {
             if (await work()) await look(true);
         };
-        const isDead = job.state === "dead", isLeased = job.state === "leased";
+        const isDead = job.state === "dead", isLeased = job.state === "leased", isFinished = job.state === "finished";
         // Only what can be done with a job in its state.
         fill(actions,
             isDead ? scoped(t("job.redrive"), "admin", topic, then(() => report(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" }) : null,
             job.state === "delayed" ? scoped(t("job.run"), "push", topic, then(() => report(() => post(`${where}/run`), t("job.runs", { id })))) : null,
             isDead ? scoped(t("edit.button"), "push", topic, then(() => edit(topic, job, body)), { why: textOf(body) === null ? t("edit.binary") : "" }) : null,
-            isDead || isLeased ? null : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job))),
+            isFinished && hasBody ? scoped(t("copy.button"), "push", topic, () => pushCopy(topic, job, body)) : null,
+            isDead || isLeased || isFinished ? null : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job))),
             job.state === "dead" && job.last_error ? scoped(t("job.redriveAlike"), "admin", topic, then(() => redriveMany(topic, { error: job.last_error }))) : null,
-            button(t("curl.button"), () => curlDialog(topic, job, body)),
-            menu(t("topic.more"), [
+            isFinished ? null : button(t("curl.button"), () => curlDialog(topic, job, body)),
+            isFinished ? null : menu(t("topic.more"), [
                 scoped(t("job.cancel"), "push", topic, async () => {
                     if (job.state === "leased") {
                         if (await formDialog({ title: t("cancel.title", { id }), action: t("request.do"), isDanger: true, body: el("p", {}, t("request.what")), send: (end) => ask("DELETE", `${where}?request=true`, { signal: end }) })) {
@@ -138,11 +143,12 @@ export async function show({ topic, id, node, signal }) {
         const meta = Object.entries(job.meta ?? {});
         origin ??= originCard(topic, job, signal);
         fill(facts,
-            el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t("next.title"))), el("div", { class: "card-body" }, next(job, about))),
+            el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t(isFinished ? "next.ended" : "next.title"))), el("div", { class: "card-body" }, next(job, about))),
             el("section", { class: "card", "aria-labelledby": "line-title" }, el("div", { class: "card-head" }, el("h2", { id: "line-title" }, t("line.title"))), el("div", { class: "card-body" }, timeLine(job))),
             el("section", { class: "card", "aria-labelledby": "facts-title" }, el("div", { class: "card-head" }, el("h2", { id: "facts-title" }, t("job.facts"))), el("div", { class: "card-body" },
                 el("dl", { class: "facts" },
-                    [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]]
+                    (isFinished ? [["job.finishedAt", timeOf(job.finished_at)], ["job.took", job.duration_ms ? duration(job.duration_ms) : "\u2014"], ["job.attempt", number(job.attempt)]]
+                        : [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]])
                         .map(([word, value]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, value))),
                     OWN.filter((name) => job[name] !== undefined).map((name) => el("div", {}, el("dt", {}, name), el("dd", {}, bdi(job[name]))))),
                 meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)),
@@ -159,10 +165,14 @@ export async function show({ topic, id, node, signal }) {
                 about = await topicOf(topic, signal).catch(() => null);
                 if (isWhole) {
                     body = bytesOf(now.body_base64 ?? "");
-                    fill(shown, bodyCard(body, now.content_type ?? "", id));
+                    hasBody = now.body_base64 !== undefined;
+                    const result = resultOf(now);
+                    fill(shown, result ? bodyCard(result, now.result_type ?? "", `${id}-result`, "result") : null,
+                        hasBody ? bodyCard(body, now.content_type ?? "", id) : el("section", { class: "card" }, el("div", { class: "card-body" }, result ? null : el("p", {}, t("job.noResult")), el("p", { class: "help" }, t("job.noBody")))));
                 }
                 delete now.body_base64;
-                const isOther = job && (now.delivery ?? 0) < (job.delivery ?? 0);
+                delete now.result_base64;
+                const isOther = job && ((now.delivery ?? 0) < (job.delivery ?? 0) || (now.state === "finished") !== (job.state === "finished"));
                 job = now;
                 draw();
                 if (isOther && !isWhole) return look(true);

@@ -1,6 +1,8 @@
 // The columns of a list of jobs, by the state that is listed.
 import { bdi, el, seen } from "./dom.js";
-import { number, timeOf } from "./format.js";
+import { outcomeBadge, resultLine } from "./finished.js";
+import { duration, number, timeOf } from "./format.js";
+import { progressOf } from "./progress.js";
 import { href } from "./router.js";
 import { badge, stateOf } from "./state.js";
 import { t } from "./words.js";
@@ -24,10 +26,24 @@ function about(job, isLeasedList) {
     const meta = Object.entries(job.meta ?? {});
     return [
         job.state === "leased" && !isLeasedList ? el("span", { class: "meta-line" }, t("jobs.heldBy"), " ", holder(job), ", ", t("jobs.leaseUntil"), " ", timeOf(job.lease_until, { isRelative: true })) : null,
+        job.state === "leased" ? progressOf(job) : null,
         job.last_error && el("span", { class: "error-line", title: seen(job.last_error) }, bdi(job.last_error)),
         meta.length ? el("span", { class: "meta-line" }, meta.slice(0, 4).map(([name, value]) => [bdi(`${name}: ${value}`), " "]), meta.length > 4 ? "\u2026" : "") : null,
     ];
 }
+
+const attemptColumn = { word: "job.attempt", kind: "n", key: (job) => job.attempt, cell: (job) => (job.max_attempts ? `${job.attempt}/${job.max_attempts}` : number(job.attempt)) };
+
+/** @type {Column[]} */
+const FINISHED = [
+    { word: "job.outcome", key: (job) => job.outcome, cell: outcomeBadge },
+    { word: "job.finishedAt", key: (job) => job.finished_at, cell: (job) => when(job.finished_at) },
+    { word: "job.took", kind: "n", key: (job) => job.duration_ms ?? 0, cell: (job) => (job.duration_ms ? duration(job.duration_ms) : "\u2014") },
+    attemptColumn,
+    { word: "job.holder", key: (job) => job.consumer ?? "", cell: (job) => (job.consumer ? bdi(job.consumer) : "\u2014") },
+    { word: "job.result", kind: "result", key: (job) => job.result_bytes ?? 0, cell: resultLine },
+    { word: "meta.title", kind: "about", cell: (job) => about(job, false) },
+];
 
 /**
  * @typedef {{word: string, kind?: string, label?: string, key?: (job: any) => any, cell: (job: any) => any}} Column `key`: by what the column can be sorted
@@ -35,13 +51,14 @@ function about(job, isLeasedList) {
  */
 export function columnsOf(state, field = "") {
     const isLeased = state === "leased";
+    if (state === "finished") return FINISHED;
     return [
         { word: "job.state", cell: (job) => badge(stateOf(job)) },
         isLeased ? { word: "job.leaseUntil", key: (job) => job.lease_until, cell: (job) => when(job.lease_until) }
             : state === "dead" ? { word: "job.diedAt", key: diedAt, cell: (job) => when(diedAt(job)) } : { word: "job.due", key: (job) => job.due_at, cell: (job) => when(job.due_at) },
         ...(isLeased ? [{ word: "job.holder", key: (job) => job.consumer ?? "", cell: holder }] : []),
-        { word: "job.attempt", kind: "n", key: (job) => job.attempt, cell: (job) => (job.max_attempts ? `${job.attempt}/${job.max_attempts}` : number(job.attempt)) },
-        { word: "job.priority", kind: "n", key: (job) => job.priority, cell: (job) => number(job.priority) },
+        attemptColumn,
+        { word: "job.priority", kind: "n", key: (job) => job.priority, cell: (job) => (job.priority === undefined ? "\u2014" : number(job.priority)) },
         ...(field ? [{ word: "job.field", label: field, kind: "field", key: (job) => bodyField(job, field), cell: (job) => bdi(bodyField(job, field) || "\u2014") }] : []),
         { word: "jobs.about", kind: "about", key: (job) => job.last_error ?? "", cell: (job) => about(job, isLeased) },
     ];

@@ -8,12 +8,17 @@ import { number } from "./format.js";
 import { cellsOf, columnsOf, headsOf, sortJobs } from "./job_columns.js";
 import { reason } from "./notice.js";
 import { note } from "./router.js";
+import { STATES } from "./state.js";
+import { purge } from "./topic_actions.js";
 import { noTopic, topicHead, topicOf } from "./topic_head.js";
 import { changeWaiting, isByFilter } from "./waiting.js";
 import { t } from "./words.js";
 
 const PAGE = 50, SORTED = 1000, SORTED_BODIES = 200; // jobs that are read to be sorted
 const FILTERS = ["state", "id_prefix", "meta", "error"];
+
+/** The number of jobs in all states, without the finished ones. */
+const allOf = (counts) => STATES.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
 
 /** @param {{topic: string, query: URLSearchParams, node: Element, signal: AbortSignal}} page */
 export async function show({ topic, query, node, signal }) {
@@ -33,9 +38,9 @@ export async function show({ topic, query, node, signal }) {
     /** The search. @type {Record<string, string>} */
     const search = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
     let field = query.get("field") ?? "", order = { word: "", isUp: true };
-    const isRetrying = () => search.state === "retrying";
-    /** The search as the server knows it: jobs that wait for a retry are delayed. */
-    const asked = () => ({ ...search, state: isRetrying() ? "delayed" : search.state });
+    const isRetrying = () => search.state === "retrying", isFinished = () => search.state === "finished";
+    /** The search as the server knows it: jobs that wait for a retry are delayed, and finished ones have no error. */
+    const asked = () => ({ ...search, state: isRetrying() ? "delayed" : search.state, error: isFinished() ? "" : search.error });
     let cursor = "", before = [], same = null, chosen = new Set(), end = new AbortController();
 
     /* ---- states and the search ---- */
@@ -43,7 +48,8 @@ export async function show({ topic, query, node, signal }) {
     const states = el("div", { class: "choice states-choice", role: "group", "aria-label": t("jobs.state") });
     function drawStates() {
         const { counts } = known ?? { counts: {} };
-        const of = { "": Object.values(counts).reduce((sum, one) => sum + one, 0), delayed: counts.delayed + counts.retrying, retrying: counts.retrying, ready: counts.ready, leased: counts.leased, dead: counts.dead };
+        const of = { "": allOf(counts), delayed: counts.delayed + counts.retrying, retrying: counts.retrying, ready: counts.ready, leased: counts.leased, dead: counts.dead, finished: counts.finished };
+        errorField.hidden = isFinished();
         fill(states, Object.entries(of).map(([state, count]) => el("button", { type: "button", "aria-pressed": String(search.state === state), "data-state": state || "all", on: { click: () => {
             search.state = state;
             drawStates();
@@ -56,6 +62,7 @@ export async function show({ topic, query, node, signal }) {
         meta: el("input", { type: "search", id: "search-meta", value: search.meta, placeholder: "customer:c-17", autocomplete: "off", spellcheck: "false" }),
         error: el("input", { type: "search", id: "search-error", value: search.error, autocomplete: "off", spellcheck: "false" }),
     };
+    const errorField = formField(t("search.error"), inputs.error);
     const fieldInput = el("input", { type: "text", id: "search-field", value: field, placeholder: "order.id", autocomplete: "off", spellcheck: "false" });
     const form = el("form", { class: "search", role: "search", "aria-label": t("jobs.search"), on: { submit: (event) => {
         event.preventDefault();
@@ -63,7 +70,7 @@ export async function show({ topic, query, node, signal }) {
         field = fieldInput.value.trim();
         begin();
     } } },
-        formField(t("search.id"), inputs.id_prefix), formField(t("search.meta"), inputs.meta), formField(t("search.error"), inputs.error), formField(t("search.field"), fieldInput),
+        formField(t("search.id"), inputs.id_prefix), formField(t("search.meta"), inputs.meta), errorField, formField(t("search.field"), fieldInput),
         el("div", { class: "row" }, el("button", { type: "submit", class: "primary" }, t("search.do")), button(t("search.clear"), () => {
             for (const [name, input] of Object.entries(inputs)) search[name] = input.value = "";
             field = fieldInput.value = "";
@@ -92,17 +99,19 @@ export async function show({ topic, query, node, signal }) {
         return el("tr", { role: "row" }, el("td", { role: "cell", class: "tick" }, box), cellsOf(topic, job, columns));
     }
 
-    const isSearch = () => isRetrying() || FILTERS.some((name) => name !== "state" && search[name]);
+    const isSearch = () => isRetrying() || FILTERS.some((name) => name !== "state" && asked()[name]);
+    /** Results are small, but the bodies that a topic keeps may be large. */
+    const wantsBodies = () => Boolean(field) || (isFinished() && !known.settings.keep_body);
 
     /** The number of jobs in the state that is listed. */
     function listed() {
         const { counts } = known;
-        return search.state === "delayed" || isRetrying() ? counts.delayed + counts.retrying : search.state ? counts[search.state] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0);
+        return search.state === "delayed" || isRetrying() ? counts.delayed + counts.retrying : search.state ? counts[search.state] ?? 0 : allOf(counts);
     }
 
     /** The job whose id is the whole text of the search, without reading the others; null if it does not exist. */
     async function exactJob(end) {
-        const job = await get(path("v1", "topics", topic, "jobs", search.id_prefix), { body: "false" }, end).catch((fault) => {
+        const job = await get(path("v1", "topics", topic, "jobs", search.id_prefix), { body: String(wantsBodies()) }, end).catch((fault) => {
             if ([400, 404].includes(fault.status)) return null;
             throw fault;
         });
@@ -117,8 +126,8 @@ export async function show({ topic, query, node, signal }) {
         const found = [];
         let looked = 0, pages = 0, next = cursor;
         mark(body, "aria-busy", "true");
-        const stop = end, total = listed(), most = order.word ? (field ? SORTED_BODIES : SORTED) : PAGE;
-        const { words, body: bodies } = { words: asked(), body: field ? "true" : "" };
+        const stop = end, total = listed(), most = order.word ? (wantsBodies() ? SORTED_BODIES : SORTED) : PAGE;
+        const { words, body: bodies } = { words: asked(), body: wantsBodies() ? "true" : "" };
         const bar = el("progress", { max: Math.max(1, total), value: 0, "aria-label": t("bulk.progress"), id: "jobs-progress" });
         fill(pager, button(t("do.stop"), () => stop.abort()), isSearch() ? bar : null);
         try {
@@ -144,7 +153,7 @@ export async function show({ topic, query, node, signal }) {
         fill(heads, el("th", { scope: "col", role: "columnheader", class: "tick" }, all), headsOf(columns, order, sort));
         fill(body, sortJobs(found, columns, order).map(row));
         if (order.word) setText(status, t("jobs.sorted", { n: found.length }));
-        if (!found.length) fill(body, el("tr", { role: "row" }, el("td", { colspan: columns.length + 2, role: "cell", class: "none" }, t(FILTERS.some((name) => search[name]) ? "jobs.noneFound" : "jobs.none"))));
+        if (!found.length) fill(body, el("tr", { role: "row" }, el("td", { colspan: columns.length + 2, role: "cell", class: "none" }, t(isSearch() ? "jobs.noneFound" : isFinished() && !known.settings.keep_finished ? "jobs.noneKept" : search.state ? "jobs.noneFound" : "jobs.none"))));
         fill(pager,
             button(t("page.before"), () => {
                 cursor = before.pop() ?? "";
@@ -187,6 +196,9 @@ export async function show({ topic, query, node, signal }) {
         };
         // Only what can be done with jobs of the listed state; cancel is last, since it cannot be undone.
         const { state } = search, waits = ["", "delayed", "retrying", "ready"].includes(state);
+        if (isFinished()) return fill(bar, el("span", { class: "bulk-what" }, t("bulk.ended")), scoped(t("purge.button"), "admin", topic, async () => {
+            if (await purge(topic, { state })) await again();
+        }, { kind: "danger" }));
         fill(bar, el("span", { class: "bulk-what" }, state === "leased" ? t("bulk.noAction") : words),
             waits && state !== "ready" ? scoped(t("bulk.run"), "push", topic, run("run")) : null,
             waits ? scoped(t("bulk.reschedule"), "push", topic, run("reschedule")) : null,

@@ -22,6 +22,10 @@ const FIELDS = [
     { name: "dead_letter_expired", kind: "flag", standard: "false" },
     { name: "max_jobs", kind: "number" },
     { name: "push_rate" },
+    { name: "keep_finished", standard: "0" },
+    { name: "keep_finished_max", kind: "number", standard: "1000000" },
+    { name: "keep_finished_bytes", kind: "number", standard: "1073741824" },
+    { name: "keep_body", kind: "flag", standard: "false" },
 ];
 
 /** Shows who changed the settings last, as far as the log of the server goes back. @param {string} topic @param {Element} node @param {AbortSignal} signal */

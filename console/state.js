@@ -5,6 +5,7 @@ import { icon } from "./icons.js";
 import { app } from "./app.js";
 import { has as hasWord, t } from "./words.js";
 
+/** The states of jobs. Finished jobs are not among them: they are records of what was. */
 export const STATES = ["delayed", "retrying", "ready", "leased", "dead"];
 
 /** A state as a word with its shape. @param {string} state */

@@ -32,7 +32,14 @@ export async function show({ topic, node, signal, showLive }) {
     const cells = Object.fromEntries(STATES.map((state) => [state, el("span", { class: "state-count" })]));
     const states = el("ul", { class: "states", "aria-label": t("topic.states") }, STATES.map((state) => el("li", {},
         el("a", { class: `state ${state}`, href: href(["topics", topic, "jobs"], { state }) }, el("span", { class: "state-name" }, icon(state), t(`state.${state}`)), cells[state]))));
+    const finished = el("p", { class: "help", id: "finished-line", hidden: true });
+    let kept = -1;
     function counts(now) {
+        if (kept !== (now.finished ?? 0)) {
+            kept = now.finished ?? 0;
+            finished.hidden = !kept && !known?.settings?.keep_finished;
+            fill(finished, t("topic.finished", { n: kept }), " ", el("a", { href: href(["topics", topic, "jobs"], { state: "finished" }) }, t("topic.finishedShow")));
+        }
         for (const state of STATES) {
             setText(cells[state], number(now[state] ?? 0));
             mark(cells[state].parentElement, "data-zero", !now[state]);
@@ -70,7 +77,7 @@ export async function show({ topic, node, signal, showLive }) {
         fill(node, head.node, noTopic(topic, () => location.reload()));
         return topic;
     }
-    fill(node, head.node, states,
+    fill(node, head.node, states, finished,
         el("section", { "aria-label": t("overview.figures") }, range.node, el("dl", { class: "tiles four" }, Object.values(tiles).map((one) => one.node))),
         el("div", { class: "halves" },
             loadCard(topic, signal),

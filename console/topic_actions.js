@@ -4,6 +4,7 @@ import { formDialog, field } from "./dialog.js";
 import { el, setText } from "./dom.js";
 import { number } from "./format.js";
 import { notice, reason, report } from "./notice.js";
+import { STATES } from "./state.js";
 import { t } from "./words.js";
 
 const of = (topic, ...more) => path("v1", "topics", topic, ...more);
@@ -97,7 +98,7 @@ export function redrive(topic, preset = {}) {
 
 /** Jobs are dropped. @param {string} topic @param {{state?: string, error?: string, id_prefix?: string}} [preset] */
 export function purge(topic, preset = {}) {
-    const state = el("select", { id: "purge-state", value: preset.state ?? "dead" }, ["delayed", "ready", "dead", ""].map((value) => el("option", { value }, value ? t(`purge.${value}`) : t("purge.all"))));
+    const state = el("select", { id: "purge-state", value: preset.state ?? "dead" }, ["delayed", "ready", "dead", "", "finished"].map((value) => el("option", { value }, value ? t(`purge.${value}`) : t("purge.all"))));
     const filter = filterFields(preset), line = el("p", { class: "count", role: "status" });
     let yes = null;
     const isFiltered = () => state.value === "dead" && filter.isSet();
@@ -105,7 +106,7 @@ export function purge(topic, preset = {}) {
         if (isFiltered()) return (await post(of(topic, "purge"), { state: "dead", ...filter.query(), dry_run: "true" }, { signal })).jobs;
         const { counts } = await get(of(topic), {}, signal);
         const delayed = counts.delayed + counts.retrying;
-        return { delayed, ready: counts.ready, dead: counts.dead }[state.value] ?? delayed + counts.ready + counts.dead;
+        return { delayed, ready: counts.ready, dead: counts.dead, finished: counts.finished ?? 0 }[state.value] ?? delayed + counts.ready + counts.dead;
     }, line, () => yes, "purge.do");
     const chosen = () => {
         filter.node.hidden = state.value !== "dead";
@@ -131,7 +132,7 @@ export function purge(topic, preset = {}) {
 /** The topic ends with all its jobs; its name is typed first. @param {string} topic @param {any} counts */
 export function remove(topic, counts) {
     const name = el("input", { type: "text", id: "delete-name", autocomplete: "off", spellcheck: "false", required: true });
-    const n = Object.values(counts).reduce((sum, one) => sum + Number(one), 0);
+    const n = STATES.reduce((sum, state) => sum + Number(counts[state] ?? 0), 0);
     return formDialog({
         title: t("delete.title", { topic }), action: t("delete.do"), isDanger: true,
         body: [el("p", {}, t("delete.what", { n: number(n), count: n })), field(t("delete.name", { topic }), name)],

@@ -24,6 +24,9 @@ export async function topicOf(topic, signal) {
 
 const jobsOf = (topic) => STATES.reduce((sum, state) => sum + (topic.counts?.[state] ?? 0), 0);
 
+/** Whether there are jobs that a purge would drop, as far as the user may know. */
+const canPurge = (topic) => !topic || jobsOf(topic) > (topic.counts?.leased ?? 0) || Boolean(topic.counts?.finished);
+
 /** Breadcrumbs: links to the pages above this one. @param {[string, string[]][]} links */
 export function trail(links) {
     return el("nav", { class: "trail", "aria-label": t("nav.trail") }, el("ol", {}, links.map(([text, parts]) => el("li", {}, el("a", { href: href(parts) }, bdi(text))))));
@@ -42,7 +45,7 @@ export function topicHead(topic, page, known, again) {
 
     function update(now) {
         const until = now?.paused_until ?? "";
-        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now), Boolean(now?.counts?.dead), now && jobsOf(now) > (now.counts.leased ?? 0)]);
+        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now), Boolean(now?.counts?.dead), canPurge(now)]);
         if (key === last || (last && actions.querySelector("details[open]"))) return; // an open menu stays as it is
         last = key;
         fill(marks, now && pausedBadge(now), now?.settings?.deliver && deliversBadge());
@@ -52,7 +55,7 @@ export function topicHead(topic, page, known, again) {
             scoped(t("push.button"), "push", topic, then(async () => (await import("./push.js")).push(topic))),
             now?.counts?.dead ? scoped(t("redrive.button"), "admin", topic, then(() => redrive(topic))) : null,
             menu(t("topic.more"), [
-                !now || jobsOf(now) > (now.counts.leased ?? 0) ? scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }) : null,
+                canPurge(now) ? scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }) : null,
                 scoped(t("delete.button"), "admin", topic, async () => {
                     const counts = (await topicOf(topic, new AbortController().signal))?.counts ?? {};
                     if (await remove(topic, counts)) go([]);

@@ -81,6 +81,8 @@ static void write_topic(struct buffer *out, const struct monitor_snapshot_input 
     json_write_member(out, "counts");
     buffer_append_byte(out, '{');
     write_counts(out, counts);
+    if (counts->finished)
+        json_write_member_number(out, "finished", counts->finished);
     buffer_append_byte(out, '}');
     write_rates(out, topic->figures.rates);
     write_null_or(out, "lateness_p99_ms", lateness.p99_ms >= 0, lateness.p99_ms);
