@@ -8,7 +8,7 @@ import { listen } from "./stream.js";
 import { t } from "./words.js";
 
 const SHOWN = 200, DRAW_MS = 250;
-const KINDS = ["pushed", "replaced", "due", "delivered", "acked", "nacked", "extended", "returned", "lease_ended", "dead", "expired", "cancelled", "rescheduled", "run", "redriven", "purged", "deleted", "settings", "paused", "resumed"];
+const KINDS = ["pushed", "replaced", "due", "delivered", "acked", "nacked", "extended", "progress", "returned", "lease_ended", "dead", "expired", "cancelled", "rescheduled", "run", "redriven", "purged", "deleted", "settings", "paused", "resumed", "fire_skipped"];
 const OWN = ["at", "topic", "id", "schedule"];
 
 /** @param {{query: URLSearchParams, node: Element, signal: AbortSignal, showLive: Function}} page */

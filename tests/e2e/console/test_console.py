@@ -151,3 +151,15 @@ def test_every_module_is_imported_by_another():
     used = set().union(*(needs(name) for name in FILES if name.endswith(".js"))) | set(re.findall(r'import\("\./([\w.]+)"\)', pages))
     assert used | {"main.js", "theme.js"} >= {name for name in FILES if name.endswith(".js")}
     assert used <= set(FILES)
+
+
+def test_each_word_is_defined_once():
+    """A second definition would silently replace the first one on another page."""
+    names = re.findall(r'^    "([\w.]+)": \[', (REPO / "console" / "words.js").read_text(encoding="utf-8"), re.M)
+    assert len(names) > 500 and sorted(names) == sorted(set(names)), sorted(name for name in set(names) if names.count(name) > 1)
+
+
+def test_the_page_of_events_offers_each_kind_of_event():
+    kinds = re.search(r"const KINDS = \[(.*?)\]", (REPO / "console" / "events.js").read_text(encoding="utf-8"))
+    names = re.findall(r'\] = "(\w+)"', (REPO / "src" / "core" / "job" / "event.c").read_text(encoding="utf-8"))
+    assert len(names) > 20 and sorted(re.findall(r'"(\w+)"', kinds[1])) == sorted(names)
