@@ -72,7 +72,8 @@ enum tarry_code {
     TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: changes are rejected */
     TARRY_UNAVAILABLE = 20,     /* the directory failed or cannot be opened */
     TARRY_TOPIC_FULL = 23,
-    TARRY_REQUESTED = 24, /* success: the job is cancelled unless its holder acks it */
+    TARRY_REQUESTED = 24,      /* success: the job is cancelled unless its holder acks it */
+    TARRY_RESULT_TOO_BIG = 33, /* above 1 MiB; the job stays leased */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
@@ -87,6 +88,13 @@ enum tarry_state {
     TARRY_STATE_LEASED = 3,
     TARRY_STATE_DEAD = 4,
     TARRY_STATE_FINISHED = 5
+};
+
+/* How a finished job ended. */
+enum tarry_outcome {
+    TARRY_OUTCOME_ACKED = 1,
+    TARRY_OUTCOME_CANCELLED = 2,
+    TARRY_OUTCOME_EXPIRED = 3
 };
 
 /* TARRY_AFTER is only for pushes: while a consumer holds the job, the new one waits as its successor and becomes the job
@@ -145,7 +153,7 @@ enum tarry_log_level { TARRY_LOG_INFO = 2, TARRY_LOG_WARN = 3, TARRY_LOG_ERROR =
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
-    /* Limit in bytes, approximate, for jobs and remembered ids. A push or tarry_again beyond the limit returns
+    /* Limit in bytes, approximate, for jobs, kept jobs and remembered ids. A push or tarry_again beyond the limit returns
      * TARRY_NO_SPACE before the id is looked up, even if the push would replace a job or change nothing. 0: no
      * limit. */
     uint64_t memory_max;
@@ -187,9 +195,10 @@ int tarry_close(tarry *queue);
 /* ---- push and change ---- */
 
 enum tarry_push_flags {
-    TARRY_HAS_PRIORITY = 1, /* default: the topic's, else 100 */
-    TARRY_HAS_AT = 2,       /* use at_ms instead of delay_ms */
-    TARRY_IS_DEAD = 4       /* keep the job as dead; for a job moved from another queue */
+    TARRY_HAS_PRIORITY = 1,       /* default: the topic's, else 100 */
+    TARRY_HAS_AT = 2,             /* use at_ms instead of delay_ms */
+    TARRY_IS_DEAD = 4,            /* keep the job as dead; for a job moved from another queue */
+    TARRY_HAS_KEEP_FINISHED = 512 /* use keep_finished_ms instead of the topic's, also if it is 0 */
 };
 
 struct tarry_push {
@@ -224,11 +233,12 @@ struct tarry_push {
     int64_t once_for_ms;
     const uint32_t *backoff_steps_ms; /* TARRY_LIST: the waits; else NULL */
     size_t backoff_step_count;
+    int64_t keep_finished_ms; /* how long to keep the job once it has finished; up to 10 years */
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
         sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-            0, 0, NULL, 0, 0, NULL, 0, NULL, 0                                                     \
+            0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0                                                  \
     }
 
 /* The result of one item. The caller sets the size of the first. */
@@ -376,6 +386,19 @@ struct tarry_attempt {
  */
 int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *out);
 
+/* Returns the progress of a job, as the last extend gave it. It is not NUL-terminated. */
+const char *tarry_job_progress(const tarry_job *job, size_t *bytes);
+/* Returns how a kept or awaited job ended, an enum tarry_outcome. 0: it has not ended, is dead, or was popped. */
+int tarry_job_outcome(const tarry_job *job);
+/* Returns when a job ended, by the wall clock. 0: as above. */
+int64_t tarry_job_finished_ms(const tarry_job *job);
+/* Returns the duration of the last attempt of a job that ended. 0: unknown, or no attempt. */
+int64_t tarry_job_duration_ms(const tarry_job *job);
+/* Returns the result of a job that ended. `bytes` may be NULL. */
+const void *tarry_job_result(const tarry_job *job, size_t *bytes);
+/* Returns the content type of the result. "": no content type. */
+const char *tarry_job_result_type(const tarry_job *job);
+
 /* Frees a job that was returned to the caller. This does not ack it. NULL is allowed. */
 void tarry_job_free(tarry_job *job);
 
@@ -395,17 +418,26 @@ struct tarry_answer {
     int64_t lease_ms;     /* extend: from now; 0: as when taken */
     const char *error;    /* nack: reason; cut at 256 bytes */
     size_t error_bytes;   /* 0: NUL-terminated */
+    /* Ack, nack with TARRY_FINAL: the result, up to 1 MiB. It is kept with a job that is kept (keep_finished), and
+     * goes to the callers that wait for the job. */
+    const void *result;
+    size_t result_bytes;
+    const char *result_type; /* content type of the result; NULL: no content type */
+    const char *progress;    /* extend: up to 256 bytes of UTF-8; NULL: unchanged */
 };
 #define TARRY_ANSWER_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0                                  \
+        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL             \
     }
 
-/* Acks jobs as done. They are removed from the queue, but not freed. Codes: OK; LEASE_ENDED, BAD_OPTION. */
+/*
+ * Acks jobs as done. They are removed from the queue, but not freed. Codes: OK; LEASE_ENDED, BAD_OPTION,
+ * RESULT_TOO_BIG; of a job that is kept also NO_MEMORY: it stays leased.
+ */
 int tarry_ack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 /*
  * Nacks jobs as failed. Each is delivered again after its backoff, or is dead if no attempts are left. Codes: OK,
- * CANCELLED: a cancel had been requested; LEASE_ENDED, BAD_OPTION.
+ * CANCELLED: a cancel had been requested; LEASE_ENDED, BAD_OPTION, RESULT_TOO_BIG.
  */
 int tarry_nack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 /*
@@ -444,8 +476,34 @@ int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct 
 
 /* ---- look-up ---- */
 
-/* Returns a job by topic and id. *out belongs to the caller, for tarry_job_free. Codes: OK; NOT_FOUND, NO_MEMORY. */
+/*
+ * Returns a job by topic and id, also a kept one: its state is TARRY_STATE_FINISHED. *out belongs to the caller, for
+ * tarry_job_free. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_ID, NO_MEMORY.
+ */
 int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out);
+
+struct tarry_await {
+    uint32_t size;
+    uint32_t reserved;
+    const char *topic, *id;
+    uint64_t tag; /* for tarry_interrupt; 0: no tag */
+    /* A job to push first; then topic and id are NULL. The wait begins in the same step, so it misses no end. A push with
+     * `once` needs an id. NULL: the job exists. */
+    const struct tarry_push *push;
+};
+#define TARRY_AWAIT_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct tarry_await), 0, NULL, NULL, 0, NULL                                         \
+    }
+/*
+ * Waits until a job has ended, and returns it: it is finished, also if its topic keeps no finished jobs, or dead. When
+ * the wait ends first, returns the job as it is. wait_ms as in tarry_take. *out belongs to the caller, for
+ * tarry_job_free. A job that ended before the call is found if it is kept or dead. A wait is for the id: it continues if
+ * the job is replaced, and ends with NOT_FOUND if the job is purged. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_ID,
+ * BAD_OPTION, NO_MEMORY, INTERRUPTED; with a push also the codes of tarry_push that reject it. *out is NULL with any code
+ * but OK.
+ */
+int tarry_await(tarry *queue, const struct tarry_await *await, int64_t wait_ms, tarry_job **out);
 
 enum tarry_list_flags { TARRY_WITH_BODY = 64 };
 
@@ -463,7 +521,8 @@ struct tarry_list {
         sizeof(struct tarry_list), 0, NULL, 0, 100, ""                                             \
     }
 /*
- * Lists jobs of a topic by due, then push order. `out` has room for `limit`; each job in it belongs to the caller,
+ * Lists jobs of a topic by due, then push order; with TARRY_STATE_FINISHED the kept jobs, newest first, which no other
+ * list contains. `out` has room for `limit`; each job in it belongs to the caller,
  * for tarry_job_free. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, BAD_CURSOR, NO_MEMORY.
  */
 int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n);
@@ -472,7 +531,8 @@ int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n
 
 enum tarry_settings_flags {
     /* also TARRY_HAS_PRIORITY */
-    TARRY_DEAD_LETTER_EXPIRED = 128 /* expired jobs are kept as dead */
+    TARRY_DEAD_LETTER_EXPIRED = 128, /* expired jobs are kept as dead */
+    TARRY_KEEP_BODY = 1024           /* kept jobs keep their body and content type */
 };
 
 struct tarry_settings {
@@ -487,13 +547,15 @@ struct tarry_settings {
     uint64_t max_jobs;           /* 0: no limit */
     uint32_t backoff_step_count; /* TARRY_LIST: the waits; else 0 */
     uint32_t backoff_steps_ms[TARRY_BACKOFF_STEPS_MAX];
+    uint32_t reserved;
+    /* How long finished jobs are kept; 0: not kept. Above a limit the oldest are dropped. */
+    int64_t keep_finished_ms;
+    uint64_t keep_finished_max;   /* jobs; 0: 1,000,000 */
+    uint64_t keep_finished_bytes; /* 0: 1 GiB */
 };
 #define TARRY_SETTINGS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
+        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0         \
     }
 
 struct tarry_topic {
@@ -507,6 +569,7 @@ struct tarry_topic {
         redriven;
     uint64_t dead_bytes;
     int64_t oldest_ready_due_ms; /* 0: no job is ready */
+    uint64_t finished;           /* kept jobs, which are in no other count */
 };
 
 /*
@@ -534,7 +597,7 @@ int tarry_topic_pause(tarry *queue, const char *topic, int64_t for_ms);
 /* Resumes the delivery of a topic. Codes: OK; NOT_FOUND, BAD_TOPIC. */
 int tarry_topic_resume(tarry *queue, const char *topic);
 /*
- * Drops the jobs of a topic that are in this state. 0: all but leased ones, which are never purged. `affected`, if
+ * Drops the jobs of a topic that are in this state. 0: all but leased and kept ones; leased jobs are never purged. `affected`, if
  * not NULL, receives their number. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, NO_MEMORY.
  */
 int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affected);
@@ -549,6 +612,10 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
  * the number in `out`. The caller sets the size of the first. Codes: OK; BAD_OPTION, NO_MEMORY.
  */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
+
+/* Returns how many kept jobs were dropped before their time since the queue was opened: by keep_finished_max or
+ * keep_finished_bytes, or because they could not be stored. */
+uint64_t tarry_finished_dropped(tarry *queue);
 
 /* ---- export and import: topics with their settings and jobs as lines of JSON, the format of `tarry export` and
  * `tarry import`: between directories, queues in memory and servers ---- */
@@ -600,16 +667,18 @@ enum tarry_call_kind {
     TARRY_CALL_RETURN,
     TARRY_CALL_AGAIN,
     TARRY_CALL_TAKE,
-    TARRY_CALL_POP
+    TARRY_CALL_POP,
+    TARRY_CALL_AWAIT
 };
 
 /* A call to submit. Read only during tarry_submit. */
 struct tarry_call {
     uint32_t size;
     int32_t kind;
-    const void *items; /* array of the kind's struct; take and pop: one struct tarry_take */
+    const void *
+        items; /* array of the kind's struct; take and pop: one tarry_take; await: one tarry_await */
     size_t n;
-    int64_t wait_ms; /* take, pop */
+    int64_t wait_ms; /* take, pop, await */
 };
 #define TARRY_CALL_INIT                                                                            \
     {                                                                                              \

@@ -42,6 +42,7 @@ struct lib_driver {
     uint32_t shards; /* 0: in memory */
     char dir[TEXT_BYTES];
     struct list answers;
+    struct list awaits; /* waits for the end of a job */
     struct note notes[NOTES_MAX];
     size_t note_count;
     bool by_events; /* it is moved by tarry_advance */
@@ -81,7 +82,9 @@ static struct tarry_push push_of(const struct queue_push *from)
     struct tarry_push push = TARRY_PUSH_INIT;
     bool has_at = from->when.due == QUEUE_DUE_AT;
     push.flags = (from->priority != QUEUE_PRIORITY_UNSET ? TARRY_HAS_PRIORITY : 0u) |
-                 (has_at ? TARRY_HAS_AT : 0u) | (from->past.dead ? TARRY_IS_DEAD : 0u);
+                 (has_at ? TARRY_HAS_AT : 0u) | (from->past.dead ? TARRY_IS_DEAD : 0u) |
+                 (from->has_keep_finished ? TARRY_HAS_KEEP_FINISHED : 0u);
+    push.keep_finished_ms = from->keep_finished_ms;
     push.topic = text_of(from->topic);
     /* The door of this driver knows no shards: the library makes the id of a push with a `once`. */
     bool is_made = from->once.len && from->id.len == ULID_BYTES;
@@ -145,6 +148,10 @@ static struct tarry_answer answer_of(const struct queue_answer *from)
     answer.lease_ms = from->lease_ms;
     answer.error = text_or_null(from->error);
     answer.error_bytes = from->error.len;
+    answer.result = from->result.at;
+    answer.result_bytes = from->result.len;
+    answer.result_type = text_or_null(from->result_type);
+    answer.progress = text_or_null(from->progress);
     return answer;
 }
 
@@ -167,6 +174,9 @@ static int run_item(tarry *queue, const struct command *command, size_t i,
     struct tarry_answer answer = answer_of(&command->answers[i]);
     return answers[command->answers[i].verb](queue, &answer, 1, result);
 }
+
+static void await_begin(struct lib_driver *self, struct slice topic, struct slice id,
+                        struct queue_reply_to reply_to);
 
 /* ---- what comes out ---- */
 
@@ -226,6 +236,9 @@ static void run_items(struct lib_driver *self, const struct command *command,
             results[i].topic = command->changes[i].topic;
     }
     reply_add(self, &(struct queue_reply){.results = results, .result_count = count}, reply_to);
+    for (size_t i = 0; i < count && command->kind == COMMAND_PUSH; i++)
+        if (command->pushes[i].ended && queue_push_awaits(&results[i]))
+            await_begin(self, command->pushes[i].topic, results[i].id, *command->pushes[i].ended);
     free(pushes);
     free(reported);
     free(results);
@@ -236,8 +249,23 @@ static struct slice bytes_of(const void *at, size_t bytes)
     return slice_make(at, bytes);
 }
 
+/* The end of a job from its accessors. */
+static struct queue_end end_of(const tarry_job *from)
+{
+    struct queue_end end = {.outcome = (enum job_end)tarry_job_outcome(from),
+                            .finished_ms = tarry_job_finished_ms(from),
+                            .duration_ms = tarry_job_duration_ms(from),
+                            .result_type = slice_of(tarry_job_result_type(from))};
+    size_t bytes;
+    const void *at = tarry_job_result(from, &bytes);
+    end.result = bytes_of(at, bytes);
+    (void)tarry_job_body(from, &bytes);
+    end.has_body = bytes > 0;
+    return end;
+}
+
 /* A job from its accessors. `history` has room for JOB_HISTORY_BYTES_MAX, twice. */
-static struct queue_job shown(tarry_job *from, char *history)
+static struct queue_job shown(tarry_job *from, char *history, struct queue_end *end)
 {
     struct queue_job out = {0};
     struct job *job = &out.job;
@@ -254,6 +282,8 @@ static struct queue_job shown(tarry_job *from, char *history)
     job->error = bytes_of(at, bytes);
     at = tarry_job_consumer(from, &bytes);
     job->consumer = bytes_of(at, bytes);
+    at = tarry_job_progress(from, &bytes);
+    job->progress = bytes_of(at, bytes);
     job->cancel_requested = tarry_job_cancel_requested(from);
     job->state = (enum job_state)tarry_job_state(from);
     job->attempt = tarry_job_attempt(from);
@@ -272,6 +302,9 @@ static struct queue_job shown(tarry_job *from, char *history)
                                        .error = slice_make(attempt.error, attempt.error_bytes)};
         job->history = slice_make(into, job_history_add(job->history, &reported, into));
     }
+    *end = end_of(from);
+    if (end->outcome || end->result.len)
+        out.end = end;
     return out;
 }
 
@@ -280,9 +313,10 @@ static void reply_jobs(struct lib_driver *self, int code, tarry_job **found, siz
 {
     struct queue_job *jobs = calloc(count + 1, sizeof *jobs);
     char *histories = malloc((count + 1) * 2 * JOB_HISTORY_BYTES_MAX);
-    assert(jobs && histories);
+    struct queue_end *ends = calloc(count + 1, sizeof *ends);
+    assert(jobs && histories && ends);
     for (size_t i = 0; i < count; i++)
-        jobs[i] = shown(found[i], histories + i * 2 * JOB_HISTORY_BYTES_MAX);
+        jobs[i] = shown(found[i], histories + i * 2 * JOB_HISTORY_BYTES_MAX, &ends[i]);
     reply_add(self,
               &(struct queue_reply){.status = (enum queue_status)code,
                                     .jobs = jobs,
@@ -292,6 +326,7 @@ static void reply_jobs(struct lib_driver *self, int code, tarry_job **found, siz
     for (size_t i = 0; i < count; i++)
         tarry_job_free(found[i]);
     free(jobs);
+    free(ends);
     free(histories);
 }
 
@@ -377,7 +412,8 @@ static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_t
                    .ready = from->ready,
                    .leased = from->leased,
                    .dead = from->dead,
-                   .dead_bytes = from->dead_bytes},
+                   .dead_bytes = from->dead_bytes,
+                   .finished = from->finished},
         .totals = {.pushed = from->pushed,
                    .acked = from->acked,
                    .cancelled = from->cancelled,
@@ -402,6 +438,10 @@ static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_t
                      .dead_letter_expired = settings->flags & TARRY_DEAD_LETTER_EXPIRED,
                      .dedup_window_ms = settings->dedup_window_ms,
                      .max_jobs = settings->max_jobs,
+                     .keep_finished_ms = settings->keep_finished_ms,
+                     .keep_finished_max = settings->keep_finished_max,
+                     .keep_finished_bytes = settings->keep_finished_bytes,
+                     .keep_body = settings->flags & TARRY_KEEP_BODY,
                      .push_rate = note ? note->push_rate : (struct frequency){0},
                      .extension = note ? note->extension : (struct slice){0}}};
     memcpy(topic.settings.policy.backoff.steps_ms, settings->backoff_steps_ms,
@@ -427,6 +467,10 @@ static int topic_put(struct lib_driver *self, const char *topic, const struct to
     settings.on_conflict = (uint32_t)from->on_conflict;
     settings.dedup_window_ms = from->dedup_window_ms;
     settings.max_jobs = from->max_jobs;
+    settings.flags |= from->keep_body ? TARRY_KEEP_BODY : 0u;
+    settings.keep_finished_ms = from->keep_finished_ms;
+    settings.keep_finished_max = from->keep_finished_max;
+    settings.keep_finished_bytes = from->keep_finished_bytes;
     return tarry_topic_put(self->tarry, topic, &settings);
 }
 
@@ -546,6 +590,64 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
     reply_add(self, &reply, reply_to);
 }
 
+/* ---- waits for the end of a job ---- */
+
+/* A submitted wait; its address is its tag. */
+struct await {
+    struct list list;
+    struct lib_driver *self;
+    struct queue_reply_to reply_to;
+};
+
+static void await_ended(void *owner, const struct tarry_reply *reply)
+{
+    struct await *await = owner;
+    int code = reply->code == TARRY_INTERRUPTED ? QUEUE_CANCELLED : reply->code;
+    if (code == TARRY_STOPPING) /* the driver is closed */
+        code = QUEUE_STOPPING;
+    reply_jobs(await->self, code, (tarry_job **)(void *)(uintptr_t)reply->jobs, reply->job_count,
+               "", await->reply_to);
+    list_remove(&await->list);
+    free(await);
+}
+
+static void await_begin(struct lib_driver *self, struct slice topic, struct slice id,
+                        struct queue_reply_to reply_to)
+{
+    struct await *await = malloc(sizeof *await);
+    struct tarry_await asked = TARRY_AWAIT_INIT;
+    struct tarry_call call = TARRY_CALL_INIT;
+    assert(await);
+    *await = (struct await){.self = self, .reply_to = reply_to};
+    asked.topic = text_of(topic);
+    asked.id = text_of(id);
+    asked.tag = (uintptr_t)await;
+    call.kind = TARRY_CALL_AWAIT;
+    call.items = &asked;
+    call.n = 1;
+    call.wait_ms = -1;
+    list_add_last(&self->awaits, &await->list);
+    int code = tarry_submit(self->tarry, &call, await_ended, await);
+    if (code)
+        await_ended(await, &(struct tarry_reply){.code = code});
+}
+
+static void run_await(struct lib_driver *self, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    const struct queue_reply_to *cancels = command->await.cancels;
+    if (!cancels) {
+        await_begin(self, command->await.topic, command->await.id, reply_to);
+        return;
+    }
+    for (struct list *at = self->awaits.next; at != &self->awaits; at = at->next) {
+        const struct await *await = list_entry(at, struct await, list);
+        if (await->reply_to.owner == cancels->owner && await->reply_to.tag == cancels->tag)
+            tarry_interrupt(self->tarry, (uintptr_t)await);
+    }
+    reply_add(self, &(struct queue_reply){.status = QUEUE_OK}, reply_to);
+}
+
 /* ---- the queue ---- */
 
 /* Moves the clock in one leap, like the model's clock; or by tarry_advance, which goes from event to event, so that
@@ -590,7 +692,13 @@ static void lib_driver_submit(struct queue *queue, const struct command *command
         tarry_job *found;
         int code =
             tarry_get(self->tarry, text_of(command->get.topic), text_of(command->get.id), &found);
+        if (!code && !command->get.finished && tarry_job_state(found) == TARRY_STATE_FINISHED) {
+            tarry_job_free(found);
+            code = TARRY_NOT_FOUND; /* the library has no look-up without kept jobs */
+        }
         reply_jobs(self, code, &found, code == TARRY_OK, "", reply_to);
+    } else if (command->kind == COMMAND_AWAIT) {
+        run_await(self, command, reply_to);
     } else if (command->kind == COMMAND_TAKE) {
         run_take(self, &command->take, reply_to);
     } else if (command->kind == COMMAND_LIST) {
@@ -623,8 +731,11 @@ static void lib_driver_info(struct queue *queue, struct queue_info *out)
                                .sync = "never",
                                .shards = self->shards ? self->shards : 1,
                                .body_bytes_max = self->options.body_bytes_max,
+                               .keeps_finished = true,
+                               .awaits = true,
                                .healthy = true,
                                .accepting = true};
+    out->finished_dropped[QUEUE_DROP_NUMBER] = tarry_finished_dropped(self->tarry);
 }
 
 static const struct queue_ops lib_driver_ops = {
@@ -659,10 +770,24 @@ static void report_changes(struct lib_driver *self)
     }
 }
 
+/* Collects the waits that have ended. In a directory their replies come from another thread; a call to all shards comes
+ * after them. */
+static void await_ends(struct lib_driver *self)
+{
+    struct tarry_topic reported = {.size = sizeof reported};
+    size_t n = 1;
+    if (list_is_empty(&self->awaits))
+        return;
+    if (self->shards)
+        tarry_topics(self->tarry, NULL, &reported, &n);
+    tarry_dispatch(self->tarry, 0);
+}
+
 static void lib_driver_pump(void *ctx)
 {
     struct lib_driver *self = ctx;
     struct list round;
+    await_ends(self);
     list_take_all(&round, &self->answers);
     list_init(&self->answers);
     report_changes(self);
@@ -727,6 +852,7 @@ static void *lib_driver_open(const struct driver_options *options, uint32_t shar
     kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options, .shards = shards};
     snprintf(kept.dir, sizeof kept.dir, "%s", options->dir);
     list_init(&kept.answers);
+    list_init(&kept.awaits);
     int code = tarry_reopen(&kept);
     kept.queue.door = code ? NULL : queue_door_new(options->body_bytes_max, 1, clock_wall_ms);
     return code ? NULL : &kept;
@@ -774,7 +900,10 @@ extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, drive
 const struct driver driver_lib = {
     .name = "lib",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
+             DRIVER_LACKS_END_BY_REPLACE,
+    .keeps_finished = true,
+    .awaits = true,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
@@ -789,7 +918,10 @@ const struct driver driver_lib = {
 const struct driver driver_lib_dir_1 = {
     .name = "lib_dir_1",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
+             DRIVER_LACKS_END_BY_REPLACE,
+    .keeps_finished = true,
+    .awaits = true,
     .runs = 20,
     .shards = 1,
     .is_at_once = true,
@@ -805,7 +937,10 @@ const struct driver driver_lib_dir_1 = {
 const struct driver driver_lib_dir_3 = {
     .name = "lib_dir_3",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
+             DRIVER_LACKS_END_BY_REPLACE,
+    .keeps_finished = true,
+    .awaits = true,
     .runs = 10,
     .shards = 3,
     .is_at_once = true,
@@ -821,7 +956,10 @@ const struct driver driver_lib_dir_3 = {
 const struct driver driver_lib_clock = {
     .name = "lib_clock",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
+             DRIVER_LACKS_END_BY_REPLACE,
+    .keeps_finished = true,
+    .awaits = true,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,

@@ -13,7 +13,8 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_DIRECTORY_MOVED == (int)QUEUE_DIRECTORY_MOVED &&
                    (int)TARRY_UNAVAILABLE == (int)QUEUE_UNAVAILABLE &&
                    (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL &&
-                   (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED,
+                   (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED &&
+                   (int)TARRY_RESULT_TOO_BIG == (int)QUEUE_RESULT_TOO_BIG,
                "a code is the queue's status");
 
 static const struct {
@@ -59,6 +60,8 @@ static const struct {
                        "stored; try again once some are done, or raise max_jobs"},
     {TARRY_REQUESTED, "a consumer holds the job; the job is cancelled when its lease ends, unless "
                       "the consumer acks it"},
+    {TARRY_RESULT_TOO_BIG, "the result is above 1 MiB and the job stays leased; store the result "
+                           "elsewhere and give a reference"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
@@ -90,7 +93,7 @@ const char *tarry_code_name(int code)
     if (code == TARRY_IO_FAILED)
         return "io_failed";
     if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
-        code == TARRY_REQUESTED)
+        code == TARRY_REQUESTED || code == TARRY_RESULT_TOO_BIG)
         return queue_status_code((enum queue_status)code);
     return "unknown";
 }

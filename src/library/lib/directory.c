@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "local/local.h"
 #include "net/thread.h"
+#include "queue/ends.h"
+#include "queue/status.h"
 #include "queue/waiter.h"
 #include "store/datadir.h"
 
@@ -44,6 +46,8 @@ struct directory {
     struct waiters *waiters;
     struct deadline *expiry; /* of the next wait */
     struct list waiting;     /* waiting takes */
+    struct ends *ends;
+    struct list awaiting; /* waits for the end of a job */
     bool is_stopping;
 };
 
@@ -236,10 +240,154 @@ void directory_post_take(struct directory *directory, struct directory_take *tak
     call_send(directory, &take->call, take_there);
 }
 
+/* ---- waits for the end of a job ---- */
+
+static struct directory_await *await_of(struct directory_call *call)
+{
+    return list_entry(call, struct directory_await, call);
+}
+
+static void await_end(struct directory_await *await, int code)
+{
+    list_remove(&await->list);
+    await->waiter->code = await->call.code = code;
+    call_end(&await->call);
+}
+
+/* Gives the job of the reply to the waiter and ends the wait. */
+static void await_give(struct directory_await *await, const struct queue_job *job)
+{
+    struct waiter *waiter = await->waiter;
+    waiter->jobs[0] = memory_job_copy(job);
+    waiter->count = waiter->jobs[0] ? 1 : 0;
+    await_end(await, waiter->count ? TARRY_OK : TARRY_NO_MEMORY);
+}
+
+static void await_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct directory_await *await = owner;
+    (void)tag;
+    if (reply->job_count)
+        await_give(await, &reply->jobs[0]);
+    else
+        await_end(await, lib_code(reply->status));
+}
+
+/* Reads the job as it is, because it has not ended in time or may have ended before. It can no longer be interrupted. */
+static void await_show(struct directory_await *await)
+{
+    list_remove(&await->list);
+    queue_get_finished(await->call.directory->reactors[0].queue, await->waiter->topic,
+                       await->waiter->id,
+                       (struct queue_reply_to){.done = await_shown, .owner = await});
+}
+
+static void await_done(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
+{
+    struct directory_await *await = owner;
+    (void)tag;
+    (void)count;
+    await->wait = NULL;
+    if (jobs[0].job)
+        await_give(await, jobs[0].job);
+    else if (jobs[0].status == QUEUE_CANCELLED)
+        await_show(await);
+    else
+        await_end(await, lib_code(jobs[0].status));
+}
+
+/* Continues after the reply of the push, whose id may have been generated. */
+static void await_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct directory_await *await = owner;
+    struct ends_wait *wait = await->wait;
+    struct queue_result result = {.status = reply->status};
+    (void)tag;
+    if (reply->result_count)
+        result = reply->results[0];
+    bool is_pushed = queue_status_is_success(result.status);
+    bool awaits = is_pushed && queue_push_awaits(&result);
+    await->is_pushing = false;
+    if (awaits && !await->stopped) {
+        ends_pushed(wait, true); /* if its time is over, this ends it */
+        return;
+    }
+    ends_pushed(wait, awaits);
+    if (!is_pushed)
+        await_end(await, lib_code(result.status));
+    else if (await->stopped)
+        await_end(await, await->stopped);
+    else
+        await_show(await);
+}
+
+static void await_there(struct letter *letter)
+{
+    struct directory_await *await = await_of((struct directory_call *)(void *)letter);
+    struct directory *directory = await->call.directory;
+    struct waiter *waiter = await->waiter;
+    struct queue *queue = directory->reactors[0].queue;
+    int64_t wait_ms = await->wait_ms, now_ms = clock_inner_ms_of(&directory->owner->clock);
+    const struct queue_reply_to *ended;
+    const struct queue_find name = {.topic = waiter->topic, .id = waiter->id};
+    const struct ends_order order = {.names = &name,
+                                     .count = 1,
+                                     .wait_ms = wait_ms < 0 || wait_ms >= POLICY_DELAY_MS_MAX
+                                                    ? INT64_MAX / 2
+                                                : wait_ms ? wait_ms + 1
+                                                          : 0,
+                                     .done = await_done,
+                                     .owner = await};
+    if (directory->is_stopping) {
+        await_end(await, TARRY_STOPPING);
+        return;
+    }
+    if (waiter->push)
+        await->wait = ends_wait_push(directory->ends, &order, now_ms, &ended);
+    else
+        await->wait = ends_wait(directory->ends, &order, now_ms);
+    if (!await->wait) {
+        await_end(await, TARRY_NO_MEMORY);
+        return;
+    }
+    list_add_last(&directory->awaiting, &await->list);
+    if (!waiter->push)
+        return;
+    await->is_pushing = true;
+    await->push.ended = ended;
+    queue_push(queue, &await->push, 1,
+               (struct queue_reply_to){.done = await_pushed, .owner = await});
+}
+
+void directory_post_await(struct directory *directory, struct directory_await *await)
+{
+    list_init(&await->list);
+    call_send(directory, &await->call, await_there);
+}
+
+/* Ends the waits for jobs with this tag, or all if `tag` is 0. One whose push has no reply yet ends with the reply. */
+static size_t end_awaits(struct directory *directory, uint64_t tag, int code)
+{
+    size_t count = 0;
+    for (struct list *at = directory->awaiting.next, *next; at != &directory->awaiting; at = next) {
+        struct directory_await *await = list_entry(at, struct directory_await, list);
+        next = at->next;
+        if (tag && await->waiter->tag != tag)
+            continue;
+        count++;
+        if (!await->stopped)
+            ends_cancel(await->wait);
+        await->stopped = code;
+        if (!await->is_pushing)
+            await_end(await, code);
+    }
+    return count;
+}
+
 /* Ends the waits with this tag, or all waits if `tag` is 0. Returns their number. */
 static size_t end_waits(struct directory *directory, uint64_t tag, int code)
 {
-    size_t count = 0;
+    size_t count = end_awaits(directory, tag, code);
     for (struct list *at = directory->waiting.next, *next; at != &directory->waiting; at = next) {
         struct directory_take *take = list_entry(at, struct directory_take, list);
         next = at->next;
@@ -296,6 +444,23 @@ void directory_end_waits(struct directory *directory)
     order_run(directory, &(struct order){0}, end_waits_there);
 }
 
+static void dropped_there(struct letter *letter)
+{
+    struct order *order = (struct order *)(void *)letter;
+    struct queue_info info;
+    queue_info(order->call.directory->reactors[0].queue, &info);
+    for (int reason = 0; reason < QUEUE_DROPS; reason++)
+        order->count += info.finished_dropped[reason];
+    call_end(&order->call);
+}
+
+uint64_t directory_dropped(struct directory *directory)
+{
+    struct order order = {0};
+    order_run(directory, &order, dropped_there);
+    return order.count;
+}
+
 static void return_jobs_there(struct letter *letter)
 {
     struct order *order = (struct order *)(void *)letter;
@@ -315,7 +480,9 @@ void directory_return_jobs(struct directory *directory, struct memory_job *const
 static void on_expiry(void *ctx)
 {
     struct directory *directory = ctx;
-    waiters_expire(directory->waiters, clock_inner_ms_of(&directory->owner->clock));
+    int64_t now_ms = clock_inner_ms_of(&directory->owner->clock);
+    waiters_expire(directory->waiters, now_ms);
+    ends_expire(directory->ends, now_ms);
 }
 
 /* Sets the timer for the next wait that ends. Called at the end of each iteration of the event
@@ -323,8 +490,10 @@ static void on_expiry(void *ctx)
 static bool expiry_set(void *ctx)
 {
     struct directory *directory = ctx;
-    deadline_set(directory->expiry,
-                 clock_process_ms(&directory->owner->clock, waiters_next_ms(directory->waiters)));
+    int64_t next_ms = waiters_next_ms(directory->waiters);
+    if (ends_next_ms(directory->ends) < next_ms)
+        next_ms = ends_next_ms(directory->ends);
+    deadline_set(directory->expiry, clock_process_ms(&directory->owner->clock, next_ms));
     return false;
 }
 
@@ -395,8 +564,9 @@ static int waiters_make(struct directory *directory, char *error)
 {
     struct directory_reactor *first = &directory->reactors[0];
     directory->waiters = waiters_new(first->queue, SIZE_MAX);
+    directory->ends = ends_new(first->queue, SIZE_MAX);
     directory->expiry = deadline_new(first->reactor, on_expiry, directory);
-    if (!directory->waiters || !directory->expiry)
+    if (!directory->waiters || !directory->ends || !directory->expiry)
         return open_failed(error, -ENOMEM,
                            "cannot make a timer, the process is out of memory or file descriptors");
     reactor_at_iteration_end(first->reactor, expiry_set, directory);
@@ -435,6 +605,7 @@ static void directory_free(struct directory *directory)
 {
     deadline_free(directory->expiry);
     waiters_free(directory->waiters);
+    ends_free(directory->ends);
     local_free(directory->local);
     for (uint32_t i = 0; i < directory->count; i++)
         reactor_free(directory->reactors[i].reactor);
@@ -479,6 +650,7 @@ int directory_open(struct tarry *queue, const struct tarry_options *options, cha
         pthread_mutex_init(&directory->lock, NULL);
         pthread_cond_init(&directory->changed, NULL);
         list_init(&directory->waiting);
+        list_init(&directory->awaiting);
         const struct log_sink *before = log_use_sink(&directory->sink);
         struct local_options local = local_options_of(queue, options);
         failed = local_open(&local, &directory->local, &directory->count, words, sizeof words);

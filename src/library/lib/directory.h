@@ -44,6 +44,19 @@ struct directory_take {
     uint64_t handle; /* assigned by queue/waiter.h */
 };
 
+/* A wait for the end of a job; its command is the push, if any. */
+struct directory_await {
+    struct directory_call call;
+    struct list list; /* in the list of waits; used by the reactor */
+    struct waiter *waiter;
+    int64_t wait_ms;
+    struct ends_wait *wait;
+    bool is_pushing; /* the reply of the push is still to come */
+    int stopped;     /* code of an interrupt meanwhile; 0: none */
+    struct queue_push push;
+    struct command *copy; /* of the push, if it outlives the caller's memory */
+};
+
 /* Opens options->dir for `queue` and starts its threads. Returns TARRY_OK, or a code with a
  * message in `error`. */
 int directory_open(struct tarry *queue, const struct tarry_options *options, char *error,
@@ -60,12 +73,19 @@ void directory_leave(struct directory *directory);
 /* Sends a call to the reactor without waiting for its reply. */
 void directory_post(struct directory *directory, struct directory_call *call);
 void directory_post_take(struct directory *directory, struct directory_take *take);
+void directory_post_await(struct directory *directory, struct directory_await *await);
 /* Sleeps until the call has ended and returns its code. */
 int directory_wait(struct directory_call *call);
 /* Posts a call, waits for it and returns its code. */
 int directory_run(struct directory *directory, struct directory_call *call);
 /* Interrupts the waits with this tag and returns their number. */
 size_t directory_interrupt(struct directory *directory, uint64_t tag);
+
+/* await.c: converts the push of a wait, if it has one. Returns TARRY_OK, or why it is rejected. */
+int lib_await_read_push(struct directory_await *await, struct tarry *queue);
+
+/* Returns how many kept jobs all shards have dropped before their time. */
+uint64_t directory_dropped(struct directory *directory);
 
 /* Returns jobs that were not handed to a caller, so that they are ready again. */
 void directory_return_jobs(struct directory *directory, struct memory_job *const *jobs,

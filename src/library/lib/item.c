@@ -1,6 +1,7 @@
 /* Calls about items: convert the structs of tarry.h to those of the queue, and the queue's
  * results back. */
 #include "base/buffer.h"
+#include "base/json_read.h"
 #include "lib/items.h"
 #include "queue/copy.h"
 #include "queue/door.h"
@@ -54,7 +55,8 @@ static const char *detail_of(const char *option)
                                            {"lease_for", "lease_ms"},
                                            {"ttl", "ttl_ms"},
                                            {"dedup_window", "dedup_window_ms"},
-                                           {"once_for", "once_for_ms"}};
+                                           {"once_for", "once_for_ms"},
+                                           {"keep_finished", "keep_finished_ms"}};
     for (size_t i = 0; option && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(option, names[i][0]) == 0)
             return names[i][1];
@@ -81,7 +83,7 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
 
 /* ---- push ---- */
 
-enum { PUSH_FLAGS = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_IS_DEAD };
+enum { PUSH_FLAGS = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_IS_DEAD | TARRY_HAS_KEEP_FINISHED };
 
 /* Returns whether all names are valid, unique, and not reserved for tarry. */
 static bool meta_is_good(struct slice meta)
@@ -138,6 +140,8 @@ static const char *push_fault(const struct tarry_push *from, struct backoff *bac
         return "on_conflict";
     if (from->flags & TARRY_HAS_AT && from->delay_ms)
         return "delay";
+    if (from->keep_finished_ms && !(from->flags & TARRY_HAS_KEEP_FINISHED))
+        return "keep_finished";
     if (from->body_bytes && !from->body)
         return "body";
     if (from->error_bytes && !from->error)
@@ -179,7 +183,9 @@ static bool push_read(const struct tarry_push *from, struct queue_push *out,
                                         .dead = from->flags & TARRY_IS_DEAD,
                                         .error = error_of(from->error, from->error_bytes)},
                                .once = lib_text(from->once),
-                               .once_for_ms = from->once_for_ms};
+                               .once_for_ms = from->once_for_ms,
+                               .has_keep_finished = from->flags & TARRY_HAS_KEEP_FINISHED,
+                               .keep_finished_ms = from->keep_finished_ms};
     return true;
 }
 
@@ -199,6 +205,26 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
     }
     memory_push(queue->memory, &push, queue->now, result);
     return push.id;
+}
+
+int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out)
+{
+    struct tarry_push push;
+    struct queue_result result = {.status = QUEUE_BAD_OPTION};
+    if (lib_read(&push, sizeof push, waiter->push) && push_read(&push, out, &result))
+        result.status = queue_check_push(out, queue->options.body_bytes_max, &result.detail);
+    return lib_code(result.status);
+}
+
+int lib_await_push(struct tarry *queue, struct waiter *waiter)
+{
+    struct tarry_push push;
+    struct queue_result result = {.status = QUEUE_BAD_OPTION};
+    if (!lib_read(&push, sizeof push, waiter->push))
+        return TARRY_BAD_OPTION;
+    waiter->id = run_push(queue, &push, &result, waiter->push_id);
+    waiter->topic = lib_text(push.topic);
+    return queue_status_is_success(result.status) ? TARRY_OK : lib_code(result.status);
 }
 
 /* ---- change ---- */
@@ -243,6 +269,22 @@ static struct slice run_change(struct tarry *queue, const struct tarry_change *f
 
 /* ---- answer ---- */
 
+/* Returns the name of a field that this answer does not have, or that is too long. */
+static const char *answer_fault(const struct queue_answer *answer)
+{
+    bool may_result = answer->verb == QUEUE_ACK || (answer->verb == QUEUE_NACK && answer->final);
+    if (answer->result.len && !may_result)
+        return "result";
+    if (answer->result_type.len > JOB_CONTENT_TYPE_BYTES_MAX ||
+        (answer->result_type.len && !may_result))
+        return "result_type";
+    if (answer->progress.len > JOB_PROGRESS_BYTES_MAX ||
+        (answer->progress.len &&
+         (answer->verb != QUEUE_EXTEND || !json_utf8_is_valid(answer->progress))))
+        return "progress";
+    return NULL;
+}
+
 /* Converts an answer, like push_read. If the caller gives a job, its lease is used. */
 static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
                         struct queue_answer *out, struct queue_result *result)
@@ -254,12 +296,16 @@ static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
                                  .delay_ms = has_delay ? from->delay_ms : -1,
                                  .final = from->flags & TARRY_FINAL,
                                  .error = error_of(from->error, from->error_bytes),
-                                 .lease_ms = from->lease_ms};
+                                 .lease_ms = from->lease_ms,
+                                 .result = slice_make(from->result, from->result_bytes),
+                                 .result_type = lib_text(from->result_type),
+                                 .progress = lib_text(from->progress)};
     result->detail = from->flags & ~(uint32_t)(TARRY_HAS_DELAY | TARRY_FINAL) ? "flags"
                      : has_delay && from->delay_ms < 0                        ? "delay"
                      : !from->job == !from->lease                             ? "lease"
                      : from->error_bytes && !from->error                      ? "error"
-                                                                              : NULL;
+                     : from->result_bytes && !from->result                    ? "result"
+                                                                              : answer_fault(out);
     result->status = result->detail          ? QUEUE_BAD_OPTION
                      : job && !job->is_taken ? QUEUE_LEASE_ENDED
                                              : QUEUE_OK;

@@ -115,6 +115,44 @@ int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *
     return TARRY_OK;
 }
 
+const char *tarry_job_progress(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->progress, bytes);
+}
+
+/* Returns how the job ended; all zero if it did not. */
+static struct queue_end end_of(const tarry_job *job)
+{
+    const struct queue_end *end = ((const struct memory_job *)(const void *)job)->shown.end;
+    return end ? *end : (struct queue_end){0};
+}
+
+int tarry_job_outcome(const tarry_job *job)
+{
+    return (int)end_of(job).outcome;
+}
+
+int64_t tarry_job_finished_ms(const tarry_job *job)
+{
+    return end_of(job).finished_ms;
+}
+
+int64_t tarry_job_duration_ms(const tarry_job *job)
+{
+    return end_of(job).duration_ms;
+}
+
+const void *tarry_job_result(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(end_of(job).result, bytes);
+}
+
+const char *tarry_job_result_type(const tarry_job *job)
+{
+    const char *type = end_of(job).result_type.at;
+    return type ? type : "";
+}
+
 void tarry_job_free(tarry_job *job)
 {
     memory_job_free((struct memory_job *)(void *)job);

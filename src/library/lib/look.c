@@ -52,7 +52,8 @@ int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
         return TARRY_BAD_ID;
     if (queue->directory) {
         struct look look = {.jobs = (struct memory_job **)(void *)out};
-        struct command command = {.kind = COMMAND_GET, .get = {.topic = topic_text, .id = id_text}};
+        struct command command = {.kind = COMMAND_GET,
+                                  .get = {.topic = topic_text, .id = id_text, .finished = true}};
         return look_run(queue, &look, &command);
     }
     int code = lib_enter(queue);

@@ -19,14 +19,14 @@
 #include <stdatomic.h>
 #include <tarry.h>
 
-/* A waiting take: on its caller's stack, or part of a submitted call. */
+/* A waiting take, or a wait for the end of a job: on its caller's stack, or part of a submitted call. */
 struct waiter {
     struct list list;
-    const struct queue_take *take;
+    const struct queue_take *take; /* NULL: a wait for the end of a job */
     bool pops;
     uint64_t tag;
     int64_t until_ms;         /* inner clock; INT64_MAX: no limit */
-    struct memory_job **jobs; /* room for take->max */
+    struct memory_job **jobs; /* room for take->max; 1 for the end of a job */
     size_t count;
     int code;
     bool is_done;
@@ -34,6 +34,14 @@ struct waiter {
     bool watches;         /* tries to watch the wall clock, if descriptors are available */
     pthread_cond_t *wake; /* condition of the sleeping caller; NULL: `ended` is called */
     void (*ended)(struct tarry *queue, struct waiter *waiter);
+    /* Of a wait for the end of a job. */
+    struct slice topic, id;        /* after a push: those of `push_id`, and of the push */
+    const struct tarry_push *push; /* pushed when the wait begins; NULL: none */
+    struct tarry *queue;
+    struct memory_wait end; /* in memory */
+    bool has_ended;         /* with end_code; lib_serve wakes the waiter */
+    int end_code;
+    char push_id[ULID_BYTES]; /* if the id was generated */
 };
 
 /* A thread that makes callbacks in tarry_dispatch; on its stack. */
@@ -56,6 +64,7 @@ struct tarry {
     struct engine_now now; /* time of the last entry or wake-up */
     struct ulid ulid;
     bool is_ready; /* a topic has ready jobs that have not been offered to the waiters */
+    bool has_ends; /* a job has ended whose waiters have not been woken */
     struct list waiters;
     int64_t waits_ms;      /* lower bound of the next end of a wait; INT64_MAX: no wait ends */
     struct waiter *leader; /* waiter that wakes at leader_ms for the next event; NULL: no leader */
@@ -106,10 +115,17 @@ int lib_waiter_try(struct tarry *queue, struct waiter *waiter);
 void lib_waiter_add(struct tarry *queue, struct waiter *waiter, int64_t wait_ms);
 /* Ends the wait with `code`: removes the waiter from the list and notifies its owner. */
 void lib_waiter_end(struct tarry *queue, struct waiter *waiter, int code);
-/* Gives available jobs to the waiters and ends the waits that have timed out. */
+/* Adds a waiter and waits until its wait has ended. The caller holds the lock. */
+void lib_waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait_ms);
+/* Gives available jobs to the waiters and ends the waits that have timed out, or whose job has ended. */
 void lib_serve(struct tarry *queue);
 /* Schedules a wake-up for the next event. */
 void lib_set_alarm(struct tarry *queue);
+/* Of a wait for the end of a job: */
+/* Gives the job as it is now to the waiter. Returns TARRY_OK, NOT_FOUND or NO_MEMORY. */
+int lib_await_show(struct tarry *queue, struct waiter *waiter);
+/* Removes the wait from the queue, unless its job has ended. */
+void lib_await_cancel(struct tarry *queue, struct waiter *waiter);
 
 /* ---- descriptor.c: no effect if the descriptor was not requested ---- */
 
@@ -153,12 +169,24 @@ bool lib_backoff_read(struct backoff *out, uint32_t kind, int64_t first_ms, int6
 int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,
                   struct tarry_result *out);
 
+/* Carries out the push of a wait and sets the topic and id of the waiter. Returns TARRY_OK, or why it was rejected. */
+int lib_await_push(struct tarry *queue, struct waiter *waiter);
+/* Converts the push of a wait for the queue. Returns TARRY_OK, or why it is rejected. */
+int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out);
+
 /* ---- take.c ---- */
 
 /* Reads the options of a take and copies its topics into `topics`. Returns TARRY_OK or the
  * error. */
 int lib_read_take(const struct tarry_take *from, struct queue_take *out,
                   struct slice topics[TARRY_TAKE_TOPICS_MAX], uint64_t *tag);
+
+/* ---- await.c: the waiter is for the end of a job; lib_await_begin in memory only ---- */
+
+/* Reads the options of a wait into the waiter. Returns TARRY_OK or the error. */
+int lib_read_await(const struct tarry_await *from, struct waiter *waiter);
+/* Pushes, if requested, and begins the wait. *waits false: it has ended, with the code that is returned. */
+int lib_await_begin(struct tarry *queue, struct waiter *waiter, bool *waits);
 
 /* ---- topic.c ---- */
 

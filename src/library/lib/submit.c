@@ -2,6 +2,7 @@
  * Calls for external event loops: they do not block, and end with a callback from tarry_dispatch.
  */
 #include "lib/items.h"
+#include "queue/copy.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,9 +18,10 @@ struct submitted {
     size_t result_count;
     struct tarry_result *results;
     struct tarry *queue;
-    struct lib_items items;      /* in a directory */
-    struct directory_take taken; /* take, pop in a directory */
-    struct waiter waiter;        /* take, pop */
+    struct lib_items items;         /* in a directory */
+    struct directory_take taken;    /* take, pop in a directory */
+    struct directory_await awaited; /* await in a directory */
+    struct waiter waiter;           /* take, pop, await */
     struct queue_take take;
     struct slice topics[TARRY_TAKE_TOPICS_MAX];
     char *topic_text;
@@ -37,6 +39,7 @@ static void submitted_free(struct submitted *call)
     for (size_t i = 0; i < call->waiter.count; i++)
         memory_job_free(call->waiter.jobs[i]);
     lib_items_free(&call->items);
+    free(call->awaited.copy);
     free(call->results);
     free((void *)call->waiter.jobs);
     free(call->topic_text);
@@ -79,6 +82,19 @@ static bool topics_copy(struct submitted *call)
     return true;
 }
 
+/* Copies the names of an awaited job, which belong to the caller. */
+static void await_names_keep(struct submitted *call)
+{
+    struct waiter *waiter = &call->waiter;
+    char *at = call->topic_text;
+    if (waiter->topic.at == at)
+        return;
+    memcpy(at, waiter->topic.at, waiter->topic.len);
+    memcpy(at + waiter->topic.len, waiter->id.at, waiter->id.len);
+    waiter->topic.at = at;
+    waiter->id.at = at + waiter->topic.len;
+}
+
 /* Reads the options of a take and allocates room for its jobs. */
 static int take_prepare(struct submitted *call, const struct tarry_call *from)
 {
@@ -102,6 +118,44 @@ static void take_begin(struct tarry *queue, struct submitted *call, int64_t wait
         submitted_is_done(queue, call, code);
         return;
     }
+    queue->submitted_waiters++;
+    lib_waiter_add(queue, waiter, wait_ms);
+}
+
+/* Reads the options of a wait and allocates what it needs. The names are copied, unless those of a push replace them. */
+static int await_prepare(struct submitted *call, const struct tarry_call *from)
+{
+    struct waiter *waiter = &call->waiter;
+    if (from->n != 1 || !from->items)
+        return TARRY_BAD_OPTION;
+    int code = lib_read_await(from->items, waiter);
+    if (code)
+        return code;
+    call->topic_text = malloc(JOB_TOPIC_BYTES_MAX + JOB_ID_BYTES_MAX);
+    waiter->jobs = malloc(sizeof *waiter->jobs);
+    waiter->ended = submitted_on_end;
+    if (!call->topic_text || !waiter->jobs)
+        return TARRY_NO_MEMORY;
+    if (!waiter->push)
+        await_names_keep(call);
+    return TARRY_OK;
+}
+
+static void await_begin(struct tarry *queue, struct submitted *call, int64_t wait_ms)
+{
+    struct waiter *waiter = &call->waiter;
+    bool waits;
+    int code = lib_await_begin(queue, waiter, &waits);
+    if (!waits) {
+        submitted_is_done(queue, call, code);
+        return;
+    }
+    if (!wait_ms) {
+        lib_await_cancel(queue, waiter);
+        submitted_is_done(queue, call, lib_await_show(queue, waiter));
+        return;
+    }
+    await_names_keep(call);
     queue->submitted_waiters++;
     lib_waiter_add(queue, waiter, wait_ms);
 }
@@ -138,6 +192,32 @@ static void take_ended(struct directory_call *call)
     directory_is_done(list_entry(call, struct submitted, taken.call), call->code);
 }
 
+static void await_ended(struct directory_call *call)
+{
+    directory_is_done(list_entry(call, struct submitted, awaited.call), call->code);
+}
+
+/* Sends a wait, with a copy of its push. */
+static int directory_submit_await(struct tarry *queue, struct submitted *call, int64_t wait_ms)
+{
+    struct directory_await *await = &call->awaited;
+    *await = (struct directory_await){
+        .call.ended = await_ended, .waiter = &call->waiter, .wait_ms = wait_ms};
+    int code = lib_await_read_push(await, queue);
+    if (code)
+        return code;
+    await_names_keep(call);
+    if (call->waiter.push) {
+        const struct command push = {.kind = COMMAND_PUSH, .count = 1, .pushes = &await->push};
+        await->copy = copy_command(&push);
+        if (!await->copy)
+            return TARRY_NO_MEMORY;
+        await->push = await->copy->pushes[0];
+    }
+    directory_post_await(queue->directory, await);
+    return TARRY_OK;
+}
+
 /* Sends a prepared call. If it returns TARRY_OK, `call` belongs to the queue. */
 static int directory_submit(struct tarry *queue, struct submitted *call,
                             const struct tarry_call *asked)
@@ -146,6 +226,12 @@ static int directory_submit(struct tarry *queue, struct submitted *call,
     if (code)
         return code;
     call->queue = queue;
+    if (asked->kind == TARRY_CALL_AWAIT) {
+        code = directory_submit_await(queue, call, asked->wait_ms);
+        if (code)
+            lib_end(queue);
+        return code;
+    }
     if (asked->kind >= TARRY_CALL_TAKE) {
         call->taken = (struct directory_take){
             .call.ended = take_ended, .waiter = &call->waiter, .wait_ms = asked->wait_ms};
@@ -173,15 +259,18 @@ int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, 
 {
     struct tarry_call asked;
     if (!done || !lib_read(&asked, sizeof asked, from) || asked.kind < TARRY_CALL_PUSH ||
-        asked.kind > TARRY_CALL_POP)
+        asked.kind > TARRY_CALL_AWAIT)
         return TARRY_BAD_OPTION;
-    bool takes = asked.kind >= TARRY_CALL_TAKE;
+    bool awaits = asked.kind == TARRY_CALL_AWAIT;
+    bool takes = asked.kind >= TARRY_CALL_TAKE && !awaits;
     struct submitted *call = calloc(1, sizeof *call);
     if (!call)
         return TARRY_NO_MEMORY;
     call->done = done;
     call->owner = owner;
-    int code = takes ? take_prepare(call, &asked) : items_prepare(call, &asked);
+    int code = awaits  ? await_prepare(call, &asked)
+               : takes ? take_prepare(call, &asked)
+                       : items_prepare(call, &asked);
     if (!code)
         code = queue->directory ? directory_submit(queue, call, &asked) : lib_enter(queue);
     if (code) {
@@ -190,7 +279,9 @@ int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, 
     }
     if (queue->directory)
         return TARRY_OK;
-    if (takes)
+    if (awaits)
+        await_begin(queue, call, asked.wait_ms);
+    else if (takes)
         take_begin(queue, call, asked.wait_ms);
     else
         submitted_is_done(queue, call,
@@ -313,7 +404,7 @@ void lib_submitted_free(struct tarry *queue)
 {
     struct submitted *call;
     while ((call = first_done(queue))) {
-        if (queue->directory && !call->waiter.pops)
+        if (queue->directory && call->waiter.take && !call->waiter.pops)
             directory_return_jobs(queue->directory, call->waiter.jobs, call->waiter.count);
         submitted_free(call);
     }

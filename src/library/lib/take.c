@@ -47,8 +47,7 @@ static void waiter_sleep(struct tarry *queue, struct waiter *waiter)
     pthread_cond_timedwait(waiter->wake, &queue->lock, &at);
 }
 
-/* Waits in the list until the wait has ended. The caller holds the lock. */
-static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
+void lib_waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
 {
     pthread_cond_t wake;
     pthread_condattr_t by;
@@ -107,7 +106,7 @@ static int take_or_pop(struct tarry *queue, const struct tarry_take *from, bool 
         return code;
     code = lib_waiter_try(queue, &waiter);
     if (!code && !waiter.count && wait_ms) {
-        waiter_wait(queue, &waiter, wait_ms);
+        lib_waiter_wait(queue, &waiter, wait_ms);
         code = waiter.code;
         lib_unlock(queue);
     } else {

@@ -18,7 +18,8 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
     struct tarry_settings settings = {
         .size = (uint32_t)stride,
         .flags = (from->has_priority ? (uint32_t)TARRY_HAS_PRIORITY : 0) |
-                 (from->dead_letter_expired ? (uint32_t)TARRY_DEAD_LETTER_EXPIRED : 0),
+                 (from->dead_letter_expired ? (uint32_t)TARRY_DEAD_LETTER_EXPIRED : 0) |
+                 (from->keep_body ? (uint32_t)TARRY_KEEP_BODY : 0),
         .lease_ms = from->policy.lease_ms,
         .ttl_ms = from->policy.ttl_ms,
         .max_attempts = from->policy.max_attempts,
@@ -29,6 +30,9 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
         .on_conflict = (uint32_t)from->on_conflict,
         .dedup_window_ms = from->dedup_window_ms,
         .max_jobs = from->max_jobs,
+        .keep_finished_ms = from->keep_finished_ms,
+        .keep_finished_max = from->keep_finished_max,
+        .keep_finished_bytes = from->keep_finished_bytes,
         .backoff_step_count = from->policy.backoff.step_count};
     memcpy(settings.backoff_steps_ms, from->policy.backoff.steps_ms,
            sizeof settings.backoff_steps_ms);
@@ -58,7 +62,8 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
                                 .died = totals->died,
                                 .redriven = totals->redriven,
                                 .dead_bytes = from->counts.dead_bytes,
-                                .oldest_ready_due_ms = from->oldest_ready_due_ms};
+                                .oldest_ready_due_ms = from->oldest_ready_due_ms,
+                                .finished = from->counts.finished};
     memcpy(topic.name, from->name.at, from->name.len);
     memcpy(into, &topic, stride < sizeof topic ? stride : sizeof topic);
 }
@@ -161,9 +166,9 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
     struct tarry_settings settings;
     struct backoff backoff;
     struct server_settings held = {.extension_bytes = 0};
-    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
+    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED | TARRY_KEEP_BODY;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.on_conflict > TARRY_REJECT ||
+        settings.reserved || settings.on_conflict > TARRY_REJECT ||
         !lib_backoff_read(&backoff, settings.backoff, settings.backoff_first_ms,
                           settings.backoff_max_ms, settings.backoff_steps_ms,
                           settings.backoff_step_count))
@@ -181,7 +186,11 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .priority = has_priority ? settings.priority : 0,
                      .dead_letter_expired = settings.flags & TARRY_DEAD_LETTER_EXPIRED,
                      .dedup_window_ms = settings.dedup_window_ms,
-                     .max_jobs = settings.max_jobs}};
+                     .max_jobs = settings.max_jobs,
+                     .keep_finished_ms = settings.keep_finished_ms,
+                     .keep_finished_max = settings.keep_finished_max,
+                     .keep_finished_bytes = settings.keep_finished_bytes,
+                     .keep_body = settings.flags & TARRY_KEEP_BODY}};
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call.topic};
     int code = lib_topic_call(queue, &get, server_settings_write, &held);
     if (code && code != TARRY_NOT_FOUND)
@@ -250,6 +259,22 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
     if (id && !call.id.len)
         return TARRY_BAD_ID;
     return call_topic(queue, &call, affected, NULL, 0, NULL);
+}
+
+uint64_t tarry_finished_dropped(tarry *queue)
+{
+    uint64_t count = 0;
+    if (queue->directory && !lib_begin(queue)) {
+        count = directory_dropped(queue->directory);
+        lib_end(queue);
+        return count;
+    }
+    if (queue->directory || lib_enter(queue))
+        return 0;
+    for (int reason = 0; reason < QUEUE_DROPS; reason++)
+        count += memory_dropped(queue->memory, (enum queue_drop)reason);
+    lib_leave(queue);
+    return count;
 }
 
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n)

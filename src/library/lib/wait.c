@@ -1,5 +1,5 @@
 /*
- * Waiting takes. They are served in order of arrival by the thread that made the job ready: a push
+ * Waiting takes, and waits for the end of a job. They are served in order of arrival by the thread that made the job ready: a push
  * serves them when it leaves, the leader when a time has come. Thus no thread wakes in vain.
  */
 #include "lib/state.h"
@@ -12,11 +12,27 @@ int lib_waiter_try(struct tarry *queue, struct waiter *waiter)
     return lib_code(status);
 }
 
+int lib_await_show(struct tarry *queue, struct waiter *waiter)
+{
+    int code = lib_code(
+        memory_get(queue->memory, waiter->topic, waiter->id, true, queue->now, &waiter->jobs[0]));
+    waiter->count = code == TARRY_OK;
+    return code;
+}
+
+void lib_await_cancel(struct tarry *queue, struct waiter *waiter)
+{
+    if (!waiter->has_ended)
+        memory_await_cancel(queue->memory, waiter->topic, waiter->id, &waiter->end);
+}
+
 void lib_waiter_end(struct tarry *queue, struct waiter *waiter, int code)
 {
     waiter->code = code;
     waiter->is_done = true;
     list_remove(&waiter->list);
+    if (!waiter->take)
+        lib_await_cancel(queue, waiter);
     if (queue->leader == waiter) {
         queue->leader = NULL;
         queue->leader_ms = INT64_MAX;
@@ -27,20 +43,41 @@ void lib_waiter_end(struct tarry *queue, struct waiter *waiter, int code)
         waiter->ended(queue, waiter);
 }
 
+/* Serves one waiter. Returns whether its wait has ended, with this code. */
+static bool waiter_serve(struct tarry *queue, struct waiter *waiter, int *code)
+{
+    bool is_late = waiter->until_ms <= queue->now.inner_ms;
+    *code = TARRY_OK;
+    if (!waiter->take) {
+        if (waiter->has_ended)
+            *code = waiter->end_code;
+        else if (is_late)
+            *code = lib_await_show(queue, waiter);
+        return waiter->has_ended || is_late;
+    }
+    if (queue->is_ready)
+        *code = lib_waiter_try(queue, waiter);
+    return *code || waiter->count || is_late;
+}
+
+/* A pop of one waiter may end the job of another, so this repeats until no end is left. */
 void lib_serve(struct tarry *queue)
 {
-    if (!queue->is_ready && queue->now.inner_ms < queue->waits_ms)
+    if (!queue->is_ready && !queue->has_ends && queue->now.inner_ms < queue->waits_ms)
         return;
-    queue->waits_ms = INT64_MAX;
-    for (struct list *at = queue->waiters.next, *next; at != &queue->waiters; at = next) {
-        struct waiter *waiter = list_entry(at, struct waiter, list);
-        next = at->next;
-        int code = queue->is_ready ? lib_waiter_try(queue, waiter) : TARRY_OK;
-        if (code || waiter->count || waiter->until_ms <= queue->now.inner_ms)
-            lib_waiter_end(queue, waiter, code);
-        else if (waiter->until_ms < queue->waits_ms)
-            queue->waits_ms = waiter->until_ms;
-    }
+    do {
+        queue->has_ends = false;
+        queue->waits_ms = INT64_MAX;
+        for (struct list *at = queue->waiters.next, *next; at != &queue->waiters; at = next) {
+            struct waiter *waiter = list_entry(at, struct waiter, list);
+            int code;
+            next = at->next;
+            if (waiter_serve(queue, waiter, &code))
+                lib_waiter_end(queue, waiter, code);
+            else if (waiter->until_ms < queue->waits_ms)
+                queue->waits_ms = waiter->until_ms;
+        }
+    } while (queue->has_ends);
     queue->is_ready = false;
 }
 

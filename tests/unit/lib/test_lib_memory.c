@@ -14,6 +14,41 @@ static void on_done(void *owner, const struct tarry_reply *reply)
         tarry_job_free(reply->jobs[i]);
 }
 
+/* Keeps a finished job. The ack is carried out, or changes nothing. */
+static void finish(tarry *queue)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_push push = TARRY_PUSH_INIT;
+    struct tarry_take take = TARRY_TAKE_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    struct tarry_await await = TARRY_AWAIT_INIT;
+    const char *const kept = "kept";
+    tarry_job *job;
+    size_t n;
+    settings.keep_finished_ms = 1000;
+    push.topic = await.topic = kept;
+    push.id = await.id = "k";
+    take.topics = &kept;
+    take.topic_count = 1;
+    if (tarry_topic_put(queue, kept, &settings) > TARRY_CREATED ||
+        tarry_push(queue, &push, 1, NULL) || tarry_take(queue, &take, 0, &job, &n) || !n)
+        return;
+    answer.job = job;
+    answer.result = "result";
+    answer.result_bytes = 6;
+    int code = tarry_ack(queue, &answer, 1, NULL);
+    assert_true(code == TARRY_OK || code == TARRY_NO_MEMORY);
+    tarry_job_free(job);
+    bool is_acked = !code;
+    code = tarry_await(queue, &await, 0, &job);
+    assert_true(code == TARRY_OK || code == TARRY_NO_MEMORY ||
+                (is_acked && code == TARRY_NOT_FOUND && tarry_finished_dropped(queue)));
+    if (!code)
+        assert_int_equal(tarry_job_state(job),
+                         is_acked ? TARRY_STATE_FINISHED : TARRY_STATE_LEASED);
+    tarry_job_free(job);
+}
+
 /* Runs a short life. Returns the number of jobs that were pushed and not taken; -1: it did not open. */
 static int live(tarry **out)
 {
@@ -23,10 +58,10 @@ static int live(tarry **out)
     struct tarry_list list = TARRY_LIST_INIT;
     struct tarry_call call = TARRY_CALL_INIT;
     struct tarry_push push = TARRY_PUSH_INIT;
-    static struct tarry_topic topics[4];
+    static struct tarry_topic topics[5];
     const char *const ids[] = {"a", "b", "c", "d"};
     tarry_job *jobs[10];
-    size_t n, topic_count = 4;
+    size_t n, topic_count = 5;
     int jobs_left = 0, calls = 0, code;
 
     options.flags = TARRY_TEST_CLOCK;
@@ -59,6 +94,7 @@ static int live(tarry **out)
         jobs_left -= i == 0;
         tarry_job_free(jobs[i]);
     }
+    finish(*out);
     push.id = "p";
     code = tarry_push(*out, &push, 1, NULL);
     assert_true(code == TARRY_OK || code == TARRY_NO_MEMORY);

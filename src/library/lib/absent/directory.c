@@ -49,6 +49,13 @@ void directory_post_take(struct directory *directory, struct directory_take *tak
     assert(false);
 }
 
+void directory_post_await(struct directory *directory, struct directory_await *await)
+{
+    (void)directory;
+    (void)await;
+    assert(false);
+}
+
 int directory_wait(struct directory_call *call)
 {
     assert(false);
@@ -65,6 +72,13 @@ size_t directory_interrupt(struct directory *directory, uint64_t tag)
 {
     (void)directory;
     (void)tag;
+    assert(false);
+    return 0;
+}
+
+uint64_t directory_dropped(struct directory *directory)
+{
+    (void)directory;
     assert(false);
     return 0;
 }
