@@ -184,38 +184,73 @@ struct push_waiting {
     struct ends_wait *wait;
 };
 
-/* Without the body: the job may be another producer's, and the caller may lack the scope to read. */
-static void write_pushed(struct http_exchange *exchange, const struct queue_job *job)
+/*
+ * The rule of what a producer sees of the job for which its push waits. The job of this id may be another producer's, and a
+ * job that replaces it may be, too. So meta, errors, consumer and result need the scope to read or to consume the topic;
+ * the scope to push is enough for the state and the outcome. The body is left out in any case.
+ */
+static enum api_view view_of_pushed(const struct http_call *call, struct slice topic)
+{
+    return access_may_as_any(call->caller, ACCESS_READ | ACCESS_CONSUME, topic) ? API_VIEW_RESULT
+                                                                                : API_VIEW_OUTCOME;
+}
+
+static void write_pushed(struct http_exchange *exchange, const struct queue_job *job,
+                         enum api_view view)
 {
     struct buffer *out = http_answer_start(exchange);
-    api_job_write(out, job, API_VIEW_RESULT);
+    api_job_write(out, job, view);
     http_answer_end_json(exchange, job->end ? 201 : 202);
 }
 
 /* Answers with the present state, after the wait. */
-static void on_pushed_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void answer_pushed(struct http_front *front, uint64_t tag, const struct queue_reply *reply,
+                          enum api_view view)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_find(front, tag);
     if (!exchange)
         return;
     if (reply->status != QUEUE_OK || !reply->job_count)
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
     else
-        write_pushed(exchange, &reply->jobs[0]);
+        write_pushed(exchange, &reply->jobs[0], view);
+}
+
+static void on_pushed_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    answer_pushed(owner, tag, reply, API_VIEW_RESULT);
+}
+
+static void on_pushed_got_outcome(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    answer_pushed(owner, tag, reply, API_VIEW_OUTCOME);
+}
+
+static void answer_ended(struct http_front *front, uint64_t tag, const struct ends_job *job,
+                         enum api_view view)
+{
+    struct http_exchange *exchange = ended_exchange(front, tag);
+    if (!exchange)
+        return;
+    if (job->job && job->job->end)
+        write_pushed(exchange, job->job, view);
+    else if (job->status == QUEUE_OK || job->status == QUEUE_CANCELLED)
+        get_noted(exchange);
+    else
+        refuse_noted(exchange, job->status);
 }
 
 static void on_pushed_ended(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
 {
-    struct http_exchange *exchange = ended_exchange(owner, tag);
     (void)count;
-    if (!exchange)
-        return;
-    if (jobs->job && jobs->job->end)
-        write_pushed(exchange, jobs->job);
-    else if (jobs->status == QUEUE_OK || jobs->status == QUEUE_CANCELLED)
-        get_noted(exchange);
-    else
-        refuse_noted(exchange, jobs->status);
+    answer_ended(owner, tag, jobs, API_VIEW_RESULT);
+}
+
+static void on_pushed_ended_outcome(void *owner, uint64_t tag, const struct ends_job *jobs,
+                                    size_t count)
+{
+    (void)count;
+    answer_ended(owner, tag, jobs, API_VIEW_OUTCOME);
 }
 
 static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -244,15 +279,16 @@ void api_await_push(struct http_call *call, struct queue_push *push)
 {
     const struct queue_find name = {push->topic, push->id};
     struct http_exchange *exchange = call->exchange;
-    struct ends_order order =
-        order_of(call, &name, 1, call->query->fields.wait_ms, on_pushed_ended);
+    bool sees_results = view_of_pushed(call, push->topic) == API_VIEW_RESULT;
+    struct ends_order order = order_of(call, &name, 1, call->query->fields.wait_ms,
+                                       sees_results ? on_pushed_ended : on_pushed_ended_outcome);
     if (!job_topic_is_valid(push->topic) || !job_id_is_valid(push->id)) {
         http_answer_refusal(
             exchange, job_topic_is_valid(push->topic) ? QUEUE_BAD_ID : QUEUE_BAD_TOPIC, NULL, 0);
         return;
     }
     struct push_waiting *waiting = malloc(sizeof *waiting);
-    if (!waiting || !note_job(call, on_pushed_got)) {
+    if (!waiting || !note_job(call, sees_results ? on_pushed_got : on_pushed_got_outcome)) {
         free(waiting);
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;

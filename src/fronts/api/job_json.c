@@ -61,8 +61,29 @@ static void write_ended(struct buffer *out, const struct queue_job *job, enum jo
     buffer_append_byte(out, '}');
 }
 
+static void write_outcome(struct buffer *out, const struct queue_job *job)
+{
+    PUT(out, "{\"topic\":");
+    json_write_string(out, job->job.topic);
+    PUT(out, ",\"id\":");
+    json_write_string(out, job->job.id);
+    PUT(out, ",\"state\":\"");
+    buffer_append_text(out, job_state_name(job->job.state));
+    buffer_append_byte(out, '"');
+    if (job->end && job->end->outcome)
+        write_end(
+            out,
+            &(struct queue_end){.outcome = job->end->outcome, .finished_ms = job->end->finished_ms},
+            JOB_BODY_NONE);
+    buffer_append_byte(out, '}');
+}
+
 void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view)
 {
+    if (__builtin_expect(view == API_VIEW_OUTCOME, 0)) {
+        write_outcome(out, job);
+        return;
+    }
     bool is_taken = view == API_VIEW_TAKEN || view == API_VIEW_TAKEN_EXACT;
     bool is_exact = view == API_VIEW_EXACT || view == API_VIEW_TAKEN_EXACT;
     bool is_bare = view == API_VIEW_LISTED || view == API_VIEW_RESULT;

@@ -8,6 +8,7 @@ import time
 import pytest
 from client import dial
 from server import eventually
+from tokens import Token, TokenFile
 
 
 @pytest.fixture(params=["1", "3"])
@@ -159,6 +160,41 @@ def test_the_answer_of_a_push_that_waits_has_no_body(server, end):
     assert "body" not in answer and "body_base64" not in answer
     assert answer.get("result") == ("result" if end != "wait" else None)
     assert answer["state"] == {"ack": "finished", "nack": "dead", "wait": "leased"}[end]
+
+
+OUTCOME = {"ack": ["finished", "acked"], "cancel": ["finished", "cancelled"], "nack": ["dead", None], "wait": ["leased", None], "before": ["finished", "acked"]}
+
+
+@pytest.mark.parametrize("end", OUTCOME)
+@pytest.mark.parametrize("scopes", ["push", "push,admin", "push,read", "push,consume"])
+def test_a_producer_without_read_or_consume_receives_only_the_outcome(start_server, tmp_path, scopes, end):
+    """The job of this id may be another producer's."""
+    all_of_it, producer = Token("all"), Token("producer", scopes.split(","), ["t"])
+    server = start_server("--sync", "always", "--tokens", str(TokenFile(tmp_path / "tokens", all_of_it, producer).path))
+    client = server.connection()
+    good = lambda *call, **headers: client.call(*call, headers={**all_of_it.headers, "Content-Type": "text/plain", **headers}).json()
+    good("PUT", "/v1/topics/t?keep_finished=1h&dedup_window=1h&backoff=fixed:1ms")
+    good("PUT", "/v1/topics/t/jobs/a", b"first", **{"Tarry-Meta-Of": "another"})
+    good("POST", f"/v1/nack?lease={good('POST', '/v1/topics/t/take')['jobs'][0]['lease']}&error=secret")
+    lease = good("POST", "/v1/topics/t/take?wait=10s")["jobs"][0]["lease"]
+    if end == "before":
+        good("POST", f"/v1/ack?lease={lease}", b"result")
+    call = Call(server, "PUT", f"/v1/topics/t/jobs/a?wait={'300ms' if end == 'wait' else '20s'}&on_conflict=keep", b"second", producer.headers)
+    time.sleep(0.3)
+    if end == "ack":
+        good("POST", f"/v1/ack?lease={lease}", b"result")
+    elif end == "nack":
+        good("POST", f"/v1/nack?lease={lease}&final=true&error=secret", b"result")
+    elif end == "cancel":
+        good("DELETE", "/v1/topics/t/jobs/a?request=true")
+        good("POST", f"/v1/return?lease={lease}")
+    answer = call.end().json()
+    assert [answer["state"], answer.get("outcome")] == OUTCOME[end]
+    if scopes in ("push", "push,admin"):
+        assert set(answer) - {"outcome", "finished_at"} == {"topic", "id", "state"}
+    else:
+        assert (answer["meta"], "history" in answer) == ({"of": "another"}, True)
+        assert answer.get("result") == ("result" if end in ("ack", "nack", "before") else None)
 
 
 def test_a_rejected_push_does_not_wait(server):
