@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A take that may wait, on its caller's stack. */
+/* A take, or a wait for the end of a job, that may wait; on its caller's stack. */
 struct handle_wait {
     uint64_t tag;
     struct handle_wait *next, **place;
@@ -98,23 +98,51 @@ static inline void handle_wait_remove(struct handle *handle, struct handle_wait 
     pthread_mutex_unlock(&handle->lock);
 }
 
-/* Wrap tarry_take and tarry_pop. A waiting call can be interrupted by its tag, which is unique. */
+/* Enters the queue for a call that may wait. Returns false if it is closed. */
+static inline bool handle_wait_begin(struct handle *handle, struct handle_wait *wait,
+                                     int64_t wait_ms)
+{
+    if (!handle_enter(handle))
+        return false;
+    if (wait_ms)
+        handle_wait_add(handle, wait);
+    return true;
+}
+
+/* Leaves the queue and returns the code of the call. */
+static inline int handle_wait_end(struct handle *handle, struct handle_wait *wait, int64_t wait_ms,
+                                  int code)
+{
+    if (wait_ms && code != TARRY_FORKED)
+        handle_wait_remove(handle, wait);
+    if (code == TARRY_INTERRUPTED && atomic_load(&handle->is_closed))
+        code = TARRY_STOPPING;
+    handle_leave(handle);
+    return code;
+}
+
+/* Wraps tarry_take and tarry_pop. A waiting call can be interrupted by its tag, which is unique. */
 static inline int handle_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms,
                               bool pops, tarry_job **out, size_t *n)
 {
     struct handle_wait wait = {.tag = take->tag};
     *n = 0;
-    if (!handle_enter(handle))
+    if (!handle_wait_begin(handle, &wait, wait_ms))
         return TARRY_STOPPING;
-    if (wait_ms)
-        handle_wait_add(handle, &wait);
     int code = (pops ? tarry_pop : tarry_take)(handle->queue, take, wait_ms, out, n);
-    if (wait_ms && code != TARRY_FORKED)
-        handle_wait_remove(handle, &wait);
-    if (code == TARRY_INTERRUPTED && atomic_load(&handle->is_closed))
-        code = TARRY_STOPPING;
-    handle_leave(handle);
-    return code;
+    return handle_wait_end(handle, &wait, wait_ms, code);
+}
+
+/* Wraps tarry_await, in the same way. */
+static inline int handle_await(struct handle *handle, const struct tarry_await *await,
+                               int64_t wait_ms, tarry_job **out)
+{
+    struct handle_wait wait = {.tag = await->tag};
+    *out = NULL;
+    if (!handle_wait_begin(handle, &wait, wait_ms))
+        return TARRY_STOPPING;
+    int code = tarry_await(handle->queue, await, wait_ms, out);
+    return handle_wait_end(handle, &wait, wait_ms, code);
 }
 
 static inline bool handle_has_wait(struct handle *handle, uint64_t tag)

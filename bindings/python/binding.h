@@ -72,6 +72,22 @@ static int binding_run(struct handle *handle, const struct tarry_change *items, 
     HANDLE_CALL(handle, tarry_run(handle->queue, items, n, out));
 }
 
+static int binding_await(struct handle *handle, const struct tarry_await *await, int64_t wait_ms,
+                         tarry_job **out)
+{
+    return handle_await(handle, await, wait_ms, out);
+}
+
+static uint64_t binding_finished_dropped(struct handle *handle)
+{
+    uint64_t count = 0;
+    if (handle_enter(handle)) {
+        count = tarry_finished_dropped(handle->queue);
+        handle_leave(handle);
+    }
+    return count;
+}
+
 static int binding_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms,
                         int pops, tarry_job **out, size_t *n)
 {

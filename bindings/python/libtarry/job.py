@@ -13,6 +13,7 @@ from .values import Duration, Moment, meta_of, time_of
 if TYPE_CHECKING:
     from .queue import Queue
 
+_ENDS = {lib.TARRY_OUTCOME_ACKED: "acked", lib.TARRY_OUTCOME_CANCELLED: "cancelled", lib.TARRY_OUTCOME_EXPIRED: "expired"}
 _OUTCOMES = {1: "failed", 2: "lease_ended", 3: "refused"}
 
 
@@ -96,7 +97,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """delayed, ready, leased or dead."""
+        """delayed, ready, leased, dead or finished."""
         return STATES.get(lib.tarry_job_state(self._job), "unknown")
 
     @property
@@ -153,19 +154,50 @@ class Job:
             found.append(Attempt(one.number, _OUTCOMES.get(one.outcome, "unknown"), time_of(one.started_ms), one.duration_ms / 1000, error))
         return found
 
+    @property
+    def progress(self) -> str:
+        """The progress that the last extend() gave."""
+        return _text(lib.tarry_job_progress, self._job).decode()
+
+    @property
+    def outcome(self) -> str | None:
+        """How a kept or awaited job ended: acked, cancelled or expired. None: it has not ended, is dead, or was popped."""
+        return _ENDS.get(lib.tarry_job_outcome(self._job))
+
+    @property
+    def finished_at(self) -> datetime.datetime | None:
+        return time_of(lib.tarry_job_finished_ms(self._job))
+
+    @property
+    def duration(self) -> float:
+        """Seconds of the last attempt of a job that ended; 0: unknown."""
+        return float(lib.tarry_job_duration_ms(self._job)) / 1000
+
+    @property
+    def result(self) -> bytes:
+        """The result of the ack."""
+        return _text(lib.tarry_job_result, self._job)
+
+    def result_json(self) -> Any:
+        return json.loads(self.result)
+
+    @property
+    def result_type(self) -> str | None:
+        return str(ffi.string(lib.tarry_job_result_type(self._job)).decode()) or None
+
     # ---- answers ----
 
-    def ack(self) -> None:
-        """Done."""
-        self._queue.ack(self)
+    def ack(self, result: Any = None, *, content_type: str | None = None) -> None:
+        """Done, perhaps with a result: bytes as they are, text as UTF-8, anything else as JSON."""
+        self._queue.ack(self, result, content_type=content_type)
 
-    def nack(self, *, delay: Duration | None = None, error: str = "", final: bool = False) -> None:
-        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead."""
-        self._queue.nack(self, delay=delay, error=error, final=final)
+    def nack(self, *, delay: Duration | None = None, error: str = "", final: bool = False, result: Any = None, content_type: str | None = None) -> None:
+        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead, and its `result` goes to those who wait."""
+        self._queue.nack(self, delay=delay, error=error, final=final, result=result, content_type=content_type)
 
-    def extend(self, lease: Duration | None = None) -> bool:
-        """Extends the lease, counted from now. Returns True if a cancel of the job was requested."""
-        return self._queue.extend(self, lease)
+    def extend(self, lease: Duration | None = None, *, progress: str | None = None) -> bool:
+        """Extends the lease, counted from now, perhaps with progress (256 bytes). Returns True if a cancel of the job was requested."""
+        return self._queue.extend(self, lease, progress=progress)
 
     def give_back(self) -> None:
         """Returns the job unprocessed: it is ready again immediately, and the attempt does not count."""

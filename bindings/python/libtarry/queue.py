@@ -6,6 +6,7 @@ import builtins
 import math
 import os
 import time
+import uuid
 from typing import Any, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
 from ._binding import ffi, lib
@@ -13,11 +14,11 @@ from .errors import Closed, Forked, TarryError, check, error_of, name_of, refuse
 from .job import Job, Pushed
 from .loop import LoopCalls
 from .signals import wait_interruptibly
-from .structs import BATCH, answer_struct, call_struct, push_structs, take_struct
+from .structs import BATCH, answer_struct, await_push_struct, await_struct, call_struct, push_structs, result_fields, take_struct
 from .topic import Settings, Topic, settings_of, settings_struct, topic_of
 from .values import Duration, Moment, body_of, milliseconds, moment_ms, pointer, text_bytes
 
-_STATE_NUMBERS = {"delayed": lib.TARRY_STATE_DELAYED, "ready": lib.TARRY_STATE_READY, "leased": lib.TARRY_STATE_LEASED, "dead": lib.TARRY_STATE_DEAD}
+_STATE_NUMBERS = {"delayed": lib.TARRY_STATE_DELAYED, "ready": lib.TARRY_STATE_READY, "leased": lib.TARRY_STATE_LEASED, "dead": lib.TARRY_STATE_DEAD, "finished": lib.TARRY_STATE_FINISHED}
 _SYNCS = {"always": lib.TARRY_SYNC_ALWAYS, "interval": lib.TARRY_SYNC_INTERVAL, "never": lib.TARRY_SYNC_NEVER}
 _PUSHED = {code: name_of(code) for code in (lib.TARRY_CREATED, lib.TARRY_REPLACED, lib.TARRY_EXISTED)}
 _NULL = ffi.NULL
@@ -127,15 +128,17 @@ class Queue:
         once_for: Duration | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
+        keep_finished: Duration | None = None,
     ) -> Pushed:
         """
         Hands over a job, due after `delay` or at `at`; without an id it gets one.
 
         body: bytes as they are, text as UTF-8, anything else as JSON. on_conflict, where the id exists: replace (the default), keep,
         reject. once: if a push to the topic had the same text within `once_for` (5 minutes), nothing changes and the result is "existed",
-        even if its job has ended. Missing options have the topic's setting, otherwise the default.
+        even if its job has ended. keep_finished: how long to keep the job once it has finished. Missing options have the topic's
+        setting, otherwise the default.
         """
-        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is None):  # type: ignore[comparison-overlap]
+        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is keep_finished is None):  # type: ignore[comparison-overlap]
             given = {name: value for name, value in locals().items() if name != "self"}
             (pushed,) = self._push_items([given])
             if isinstance(pushed, TarryError):
@@ -243,7 +246,7 @@ class Queue:
         return result
 
     def get(self, topic: str, id: str) -> Job | None:
-        """The current job; None if it does not exist or has finished."""
+        """The current job, or the kept one that has finished; None if neither exists."""
         out = ffi.new("tarry_job **")
         code = lib.binding_get(self._handle, text_bytes(topic, "topic"), text_bytes(id, "id"), out)
         if code == lib.TARRY_NOT_FOUND:
@@ -252,7 +255,7 @@ class Queue:
         return Job(out[0], self)
 
     def list(self, topic: str, *, state: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
-        """Lists the jobs of a topic by due time, read page by page during the iteration."""
+        """Lists the jobs of a topic by due time, read page by page during the iteration; state "finished": the kept jobs, newest first."""
         if state is not None and state not in _STATE_NUMBERS:
             raise ValueError(f"bad state '{state}', give one of: {', '.join(_STATE_NUMBERS)}")
         topic_text = ffi.from_buffer(text_bytes(topic, "topic"))
@@ -269,6 +272,67 @@ class Queue:
             yield from [Job(out[index], self) for index in range(count[0])]
             if where.cursor[0] == b"\0":
                 return
+
+    # ---- waiting for an end ----
+
+    def wait(self, topic: str, id: str, *, wait: Duration | None = None) -> Job | None:
+        """
+        Waits until the job has ended, and returns it: finished, or dead. None: the job does not exist, or ended before and is not kept.
+
+        wait None: without end. After the wait: the job as it is. A signal is handled at once, as in take().
+        """
+        keep: builtins.list[Any] = []
+        return self._await(await_struct(topic, id, keep), wait)
+
+    def push_and_wait(self, topic: str, body: Any = b"", *, wait: Duration | None = None, **options: Any) -> Job | None:
+        """
+        Pushes as push() does and waits for the end of the job, which it finds also if the topic keeps no finished jobs. If a signal comes
+        meanwhile and its handler returns, it continues as wait().
+        """
+        keep: builtins.list[Any] = []
+        push = {"topic": topic, "body": body, **options, "id": options.get("id") or uuid.uuid4().hex}
+        return self._await(await_push_struct(push, keep), wait, await_struct(topic, push["id"], keep))
+
+    def _await(self, item: Any, wait: Duration | None, after: Any = None) -> Job | None:
+        """Waits by `item`; by `after`, if given, when a signal has interrupted that."""
+        out = ffi.new("tarry_job **")
+        wait_ms = -1 if wait is None else milliseconds(wait)
+        end = time.monotonic() + wait_ms / 1000
+        while True:
+            code = wait_interruptibly(
+                lambda: int(lib.binding_await(self._handle, item, wait_ms, out)),
+                lambda: lib.binding_interrupt(self._handle, item.tag),
+            )
+            if code != lib.TARRY_INTERRUPTED:
+                break
+            item = after or item
+            if wait_ms > 0:
+                wait_ms = builtins.max(0, math.ceil((end - time.monotonic()) * 1000))
+        if code == lib.TARRY_NOT_FOUND:
+            return None
+        check(code)
+        return Job(out[0], self)
+
+    async def wait_async(self, topic: str, id: str, *, wait: Duration | None = None) -> Job | None:
+        """Awaits wait()."""
+        keep: builtins.list[Any] = []
+        return await self._await_async(await_struct(topic, id, keep), wait)
+
+    async def push_and_wait_async(self, topic: str, body: Any = b"", *, wait: Duration | None = None, **options: Any) -> Job | None:
+        """Awaits push_and_wait()."""
+        keep: builtins.list[Any] = []
+        return await self._await_async(await_push_struct({"topic": topic, "body": body, **options}, keep), wait)
+
+    async def _await_async(self, item: Any, wait: Duration | None) -> Job | None:
+        call = call_struct(lib.TARRY_CALL_AWAIT, item, 1)
+        call.wait_ms = -1 if wait is None else milliseconds(wait)
+        jobs: builtins.list[Job] = await self._loop_calls.submit(call, self._awaited, lambda jobs: None, int(item.tag))
+        return jobs[0] if jobs else None
+
+    def _awaited(self, reply: Any) -> builtins.list[Job]:
+        if reply.code == lib.TARRY_NOT_FOUND:
+            return []
+        return self._jobs_of(reply)
 
     # ---- consuming ----
 
@@ -362,9 +426,12 @@ class Queue:
 
     # ---- answers ----
 
-    def ack(self, job: Job | str) -> None:
-        """Done. A job, or its lease's text."""
-        if isinstance(job, Job):
+    def ack(self, job: Job | str, result: Any = None, *, content_type: str | None = None) -> None:
+        """Done. A job, or its lease's text; `result`: bytes as they are, text as UTF-8, anything else as JSON."""
+        if result is not None:
+            keep: builtins.list[Any] = []
+            self._answer(lib.binding_ack, job, **result_fields(result, content_type, keep))
+        elif isinstance(job, Job):
             if code := lib.binding_ack_one(self._handle, job._job):
                 raise error_of(code)
         else:
@@ -374,8 +441,10 @@ class Queue:
         """Acks many jobs; returns None for each answer that counts, otherwise the error."""
         return self._answers(lib.binding_ack, jobs)
 
-    def nack(self, job: Job | str, *, delay: Duration | None = None, error: str = "", final: bool = False) -> None:
-        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead."""
+    def nack(
+        self, job: Job | str, *, delay: Duration | None = None, error: str = "", final: bool = False, result: Any = None, content_type: str | None = None
+    ) -> None:
+        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead, and its `result` goes to those who wait."""
         fields: dict[str, Any] = {"flags": lib.TARRY_FINAL if final else 0}
         if delay is not None:
             fields = {"flags": fields["flags"] | lib.TARRY_HAS_DELAY, "delay_ms": milliseconds(delay)}
@@ -383,11 +452,13 @@ class Queue:
         if error:
             text = error.encode()[:256]
             fields |= {"error": pointer(text, keep), "error_bytes": len(text)}
-        self._answer(lib.binding_nack, job, **fields)
+        self._answer(lib.binding_nack, job, **fields, **result_fields(result, content_type, keep))
 
-    def extend(self, job: Job | str, lease: Duration | None = None) -> bool:
-        """Extends the lease, counted from now. Returns True if a cancel of the job was requested."""
-        return bool(self._answer(lib.binding_extend, job, lease_ms=0 if lease is None else milliseconds(lease)).cancel_requested)
+    def extend(self, job: Job | str, lease: Duration | None = None, *, progress: str | None = None) -> bool:
+        """Extends the lease, counted from now, perhaps with progress (256 bytes). Returns True if a cancel of the job was requested."""
+        keep: builtins.list[Any] = []
+        fields: dict[str, Any] = {} if progress is None else {"progress": pointer(text_bytes(progress, "progress"), keep)}
+        return bool(self._answer(lib.binding_extend, job, lease_ms=0 if lease is None else milliseconds(lease), **fields).cancel_requested)
 
     def give_back(self, job: Job | str) -> None:
         """Returns the job unprocessed: it is ready again immediately, and the attempt does not count."""
@@ -457,6 +528,10 @@ class Queue:
         check(lib.binding_topic_settings(self._handle, text_bytes(topic, "topic"), data))
         return settings_of(data)
 
+    def finished_dropped(self) -> int:
+        """How many kept jobs were dropped before their time, since the queue was opened."""
+        return int(lib.binding_finished_dropped(self._handle))
+
     def delete_topic(self, topic: str) -> int:
         """Deletes the topic with all its jobs, including leased ones. Returns their number."""
         return self._affected(lib.binding_topic_delete, topic)
@@ -469,7 +544,7 @@ class Queue:
         check(lib.binding_topic_resume(self._handle, text_bytes(topic, "topic")))
 
     def purge(self, topic: str, state: str | None = None) -> int:
-        """Drops its jobs of this state, else all but leased ones; how many those were."""
+        """Drops its jobs of this state, else all but leased and kept ones; how many those were."""
         if state is not None and state not in _STATE_NUMBERS:
             raise ValueError(f"bad state '{state}', give one of: {', '.join(_STATE_NUMBERS)}")
         return self._affected(lib.binding_topic_purge, topic, _STATE_NUMBERS[state] if state else 0)

@@ -102,6 +102,11 @@ def _set_meta(push: Any, meta: Mapping[str, str], keep: list[Any]) -> None:
         push.meta, push.meta_bytes = pointer(text, keep), len(text)
 
 
+def _set_keep_finished(push: Any, keep_finished: Duration, keep: list[Any]) -> None:
+    push.flags |= lib.TARRY_HAS_KEEP_FINISHED
+    push.keep_finished_ms = milliseconds(keep_finished)
+
+
 _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "topic": None,
     "body": None,
@@ -118,6 +123,7 @@ _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "once": _set_once,
     "once_for": _set_once_for,
     "meta": _set_meta,
+    "keep_finished": _set_keep_finished,
 }
 
 
@@ -135,6 +141,29 @@ def take_struct(topics: Sequence[str], most: int, lease: Duration | None, consum
     if consumer is not None:
         take.consumer = pointer(text_bytes(consumer, "consumer"), keep)
     return take
+
+
+def await_struct(topic: str, id: str, keep: list[Any]) -> Any:
+    wait = ffi.new("struct tarry_await *", {"size": ffi.sizeof("struct tarry_await"), "tag": next(_tags)})
+    wait.topic, wait.id = pointer(text_bytes(topic, "topic"), keep), pointer(text_bytes(id, "id"), keep)
+    return wait
+
+
+def await_push_struct(push: Mapping[str, Any], keep: list[Any]) -> Any:
+    wait = ffi.new("struct tarry_await *", {"size": ffi.sizeof("struct tarry_await"), "tag": next(_tags)})
+    structs = push_structs([push], keep)
+    keep.append(structs)
+    wait.push = structs
+    return wait
+
+
+def result_fields(result: Any, content_type: str | None, keep: list[Any]) -> dict[str, Any]:
+    """The fields of an answer with a result: bytes as they are, text as UTF-8, anything else as JSON."""
+    if result is None:
+        return {}
+    data, content_type = body_of(result, content_type)
+    fields = {"result": pointer(data, keep), "result_bytes": len(data)}
+    return fields | {"result_type": pointer(text_bytes(content_type, "content_type"), keep)} if content_type else fields
 
 
 def answer_struct(job: Job | str, keep: list[Any]) -> Any:

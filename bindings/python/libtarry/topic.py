@@ -33,12 +33,14 @@ class Topic:
     expired: int
     died: int
     redriven: int
+    finished: int
+    """Kept jobs, which are in no other count."""
     oldest_ready_due: datetime.datetime | None
 
 
 _COUNTS = (
     *("delayed", "retrying", "ready", "leased", "dead", "pushed", "replaced", "delivered", "acked", "nacked", "lease_ended"),
-    *("cancelled", "expired", "died", "redriven"),
+    *("cancelled", "expired", "died", "redriven", "finished"),
 )
 
 
@@ -68,15 +70,25 @@ class Settings:
     """For how long finished ids are remembered."""
     max_jobs: int | None = None
     dead_letter_expired: bool = False
+    keep_finished: Duration | None = None
+    """For how long finished jobs are kept."""
+    keep_finished_max: int | None = None
+    keep_finished_bytes: int | None = None
+    keep_body: bool = False
+    """Kept jobs keep their body and content type."""
 
 
 def settings_struct(settings: Settings) -> Any:
     data = ffi.new("struct tarry_settings *", {"size": ffi.sizeof("struct tarry_settings")})
-    for name in ("lease", "ttl", "dedup_window"):
+    for name in ("lease", "ttl", "dedup_window", "keep_finished"):
         if (duration := getattr(settings, name)) is not None:
             setattr(data, f"{name}_ms", milliseconds(duration))
     data.max_attempts = settings.max_attempts or 0
     data.max_jobs = settings.max_jobs or 0
+    data.keep_finished_max = settings.keep_finished_max or 0
+    data.keep_finished_bytes = settings.keep_finished_bytes or 0
+    if settings.keep_body:
+        data.flags |= lib.TARRY_KEEP_BODY
     if settings.backoff is not None:
         data.backoff, data.backoff_first_ms, data.backoff_max_ms, steps_ms = backoff_of(settings.backoff)
         data.backoff_step_count, data.backoff_steps_ms[0 : len(steps_ms)] = len(steps_ms), steps_ms
@@ -102,4 +114,8 @@ def settings_of(data: Any) -> Settings:
         dedup_window=data.dedup_window_ms / 1000 if data.dedup_window_ms else None,
         max_jobs=data.max_jobs or None,
         dead_letter_expired=bool(data.flags & lib.TARRY_DEAD_LETTER_EXPIRED),
+        keep_finished=data.keep_finished_ms / 1000 if data.keep_finished_ms else None,
+        keep_finished_max=data.keep_finished_max or None,
+        keep_finished_bytes=data.keep_finished_bytes or None,
+        keep_body=bool(data.flags & lib.TARRY_KEEP_BODY),
     )

@@ -1,6 +1,7 @@
 """Every call of the module, by the test clock: what comes out, when, and what is refused by which exception."""
 
 import datetime
+import threading
 import weakref
 
 import libtarry
@@ -331,3 +332,43 @@ def test_jobs_that_are_dropped_give_their_memory_back():
             queue.push("t", b"x" * 100_000)  # 300 MB in all
             queue.pop("t", wait=0)
         assert resident() - before < 50e6
+
+
+def test_a_kept_job_is_found_with_its_result(queue):
+    queue.put_topic("t", libtarry.Settings(keep_finished=HOUR, keep_finished_max=2))
+    assert (queue.settings("t").keep_finished, queue.settings("t").keep_finished_max) == (HOUR, 2)
+    for number in range(3):
+        queue.push("t", b"", id=str(number))
+        (job,) = queue.take("t", wait=0)
+        job.extend(progress=f"{number} of 3")
+        job.ack({"sum": number})
+    kept = queue.get("t", "2")
+    assert (kept.state, kept.outcome, kept.result_json(), kept.result_type, kept.progress) == ("finished", "acked", {"sum": 2}, "application/json", "2 of 3")
+    assert kept.finished_at is not None
+    assert [job.id for job in queue.list("t", state="finished")] == ["2", "1"]
+    assert (queue.topic("t").finished, queue.finished_dropped()) == (2, 1)
+    assert queue.purge("t", "finished") == 2
+    assert queue.get("t", "2") is None
+
+
+def test_a_push_decides_how_long_its_job_is_kept(queue):
+    queue.push("t", b"", id="a", keep_finished=60)
+    queue.pop("t", wait=0)
+    assert queue.get("t", "a").outcome == "acked"
+    pass_time(queue, 60)
+    assert queue.get("t", "a") is None
+
+
+def test_a_wait_ends_with_the_job_or_with_its_time():
+    with libtarry.open() as queue:
+        queue.push("t", b"", id="a", delay=HOUR)
+        assert queue.wait("t", "a", wait=0.01).state == "delayed"
+        assert queue.wait("t", "unknown", wait=0) is None
+        worker = threading.Thread(target=lambda: queue.take("t")[0].ack("done"))
+        worker.start()
+        ended = queue.push_and_wait("t", b"x", wait=30)
+        worker.join()
+        assert (ended.outcome, ended.result) == ("acked", b"done")
+        queue.push("t", b"", id="b")
+        queue.take("t")[0].nack(error="no", final=True)
+        assert queue.wait("t", "b").state == "dead"

@@ -100,6 +100,7 @@ static struct tarry_push push_read(struct unpack *from)
         unpack_bytes(from, push.backoff_step_count * sizeof(uint32_t)); /* libtarry copies them */
     push.once = unpack_text(from, &bytes);
     push.once_for_ms = unpack_long(from);
+    push.keep_finished_ms = unpack_long(from);
     return push;
 }
 
@@ -125,6 +126,9 @@ static struct tarry_answer answer_read(struct unpack *from)
     one.delay_ms = unpack_long(from);
     one.lease_ms = unpack_long(from);
     one.error = unpack_text(from, &one.error_bytes);
+    one.result = unpack_text(from, &one.result_bytes);
+    one.result_type = unpack_text(from, &bytes);
+    one.progress = unpack_text(from, &bytes);
     return one;
 }
 
@@ -318,6 +322,15 @@ static void job_write(struct pack *into, tarry_job *job, bool keeps)
     text = tarry_job_body(job, &bytes);
     pack_text(into, text, bytes);
     history_write(into, job);
+    text = tarry_job_progress(job, &bytes);
+    pack_text(into, text, bytes);
+    pack_int(into, tarry_job_outcome(job));
+    pack_long(into, tarry_job_finished_ms(job));
+    pack_long(into, tarry_job_duration_ms(job));
+    text = tarry_job_result(job, &bytes);
+    pack_text(into, text, bytes);
+    text = tarry_job_result_type(job);
+    pack_text(into, text, strlen(text));
 }
 
 static void jobs_write(struct pack *into, const void *what)
@@ -393,6 +406,35 @@ JNIEXPORT jbyteArray JNICALL Java_io_tarry_queue_Native_take(JNIEnv *env, jclass
         free((void *)jobs.at);
     free(arguments.heap);
     return out;
+}
+
+/* The packed names of the job, or a push in their place. */
+JNIEXPORT jbyteArray JNICALL Java_io_tarry_queue_Native_await(JNIEnv *env, jclass class,
+                                                              jlong handle, jbyteArray packed,
+                                                              jint length, jboolean pushes,
+                                                              jlong wait_ms, jlong tag)
+{
+    struct tarry_await await = TARRY_AWAIT_INIT;
+    struct tarry_push push;
+    tarry_job *job;
+    struct jobs jobs = {.at = &job};
+    struct arguments arguments;
+    size_t bytes;
+    (void)class;
+    if (!arguments_copy(env, packed, length, &arguments))
+        return NULL;
+    await.tag = (uint64_t)tag;
+    if (pushes) {
+        push = push_read(&arguments.from);
+        await.push = &push;
+    } else {
+        await.topic = unpack_text(&arguments.from, &bytes);
+        await.id = unpack_text(&arguments.from, &bytes);
+    }
+    jobs.code = handle_await(handle_of(handle), &await, wait_ms, &job);
+    jobs.n = job ? 1 : 0;
+    free(arguments.heap);
+    return jobs_answer(env, &jobs);
 }
 
 JNIEXPORT jboolean JNICALL Java_io_tarry_queue_Native_interrupt(JNIEnv *env, jclass class,
@@ -479,6 +521,9 @@ static struct tarry_settings settings_read(struct unpack *from)
     settings.on_conflict = (uint32_t)unpack_int(from);
     settings.dedup_window_ms = unpack_long(from);
     settings.max_jobs = (uint64_t)unpack_long(from);
+    settings.keep_finished_ms = unpack_long(from);
+    settings.keep_finished_max = (uint64_t)unpack_long(from);
+    settings.keep_finished_bytes = (uint64_t)unpack_long(from);
     return settings;
 }
 
@@ -497,14 +542,18 @@ static void settings_write(struct pack *into, const struct tarry_settings *setti
     pack_int(into, (int32_t)settings->on_conflict);
     pack_long(into, settings->dedup_window_ms);
     pack_long(into, (int64_t)settings->max_jobs);
+    pack_long(into, settings->keep_finished_ms);
+    pack_long(into, (int64_t)settings->keep_finished_max);
+    pack_long(into, (int64_t)settings->keep_finished_bytes);
 }
 
 static void topic_write(struct pack *into, const struct tarry_topic *topic)
 {
     const uint64_t counts[] = {
-        topic->delayed,     topic->retrying,  topic->ready,     topic->leased, topic->dead,
-        topic->pushed,      topic->replaced,  topic->delivered, topic->acked,  topic->nacked,
-        topic->lease_ended, topic->cancelled, topic->expired,   topic->died,   topic->redriven};
+        topic->delayed, topic->retrying, topic->ready,       topic->leased,
+        topic->dead,    topic->pushed,   topic->replaced,    topic->delivered,
+        topic->acked,   topic->nacked,   topic->lease_ended, topic->cancelled,
+        topic->expired, topic->died,     topic->redriven,    topic->finished};
     pack_text(into, topic->name, strlen(topic->name));
     pack_int(into, topic->is_paused);
     pack_long(into, topic->paused_until_ms);

@@ -33,6 +33,17 @@ final class Interruption extends AbstractSelector {
         }
     }
 
+    /** The answer of a wait for the end of a job. */
+    byte[] await(Pack pack, boolean pushes, long waitMs) {
+        begin();
+        try {
+            return Native.await(handle, pack.bytes, pack.length, pushes, waiter.isInterrupted() ? 0 : waitMs, tag);
+        } finally {
+            isOver = true;
+            end();
+        }
+    }
+
     /** Runs on the interrupting thread; repeats until the take has ended, because it may not have begun to wait. */
     @Override
     public Selector wakeup() {

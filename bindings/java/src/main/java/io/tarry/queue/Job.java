@@ -66,6 +66,12 @@ public final class Job {
     private final String lease;
     private final byte[] body;
     private final List<Attempt> history;
+    private final String progress;
+    private final int outcome;
+    private final long finishedMs;
+    private final long durationMs;
+    private final byte[] result;
+    private final String resultType;
 
     Job(TarryQueue queue, Pack.Reader from) {
         this.queue = queue;
@@ -98,6 +104,12 @@ public final class Job {
         for (int i = 0; i < count; i++) {
             history.add(new Attempt(from));
         }
+        progress = from.text();
+        outcome = from.number();
+        finishedMs = from.bigNumber();
+        durationMs = from.bigNumber();
+        result = from.bytes();
+        resultType = from.textOrNull();
     }
 
     public String topic() {
@@ -177,9 +189,53 @@ public final class Job {
         return history;
     }
 
+    /** The progress that the last extend gave; empty if there is none. */
+    public String progress() {
+        return progress;
+    }
+
+    /** How a kept or awaited job ended: acked, cancelled or expired. Null: it has not ended, is dead, or was popped. */
+    public String outcome() {
+        return outcome == 1 ? "acked" : outcome == 2 ? "cancelled" : outcome == 3 ? "expired" : null;
+    }
+
+    /** Null: as above. */
+    public Instant finishedAt() {
+        return Times.instant(finishedMs);
+    }
+
+    /** Duration of the last attempt of a job that ended; zero if it is unknown. */
+    public Duration duration() {
+        return Duration.ofMillis(durationMs);
+    }
+
+    /** The result of a job that ended. The array belongs to the job. */
+    public byte[] result() {
+        return result;
+    }
+
+    public String resultText() {
+        return new String(result, StandardCharsets.UTF_8);
+    }
+
+    /** The content type of the result; null if it has none. */
+    public String resultType() {
+        return resultType;
+    }
+
     /** Done. */
     public void ack() {
         queue.ack(this);
+    }
+
+    /** Done, with a result; its content type may be null. */
+    public void ack(byte[] result, String contentType) {
+        queue.ack(this, result, contentType);
+    }
+
+    /** Done, with a text as the result. */
+    public void ack(String result) {
+        queue.ack(this, result.getBytes(StandardCharsets.UTF_8), "text/plain; charset=utf-8");
     }
 
     /** Failed: it comes again after its backoff. */
@@ -190,6 +246,11 @@ public final class Job {
     /** Extends the lease by its full duration from now. Returns true if a cancel of the job was requested. */
     public boolean extend() {
         return queue.extend(this, null);
+    }
+
+    /** Extends the lease as above and reports progress, a text of up to 256 bytes. */
+    public boolean extend(String progress) {
+        return queue.extend(this, null, progress);
     }
 
     /** Gives the job back unbegun: it is ready again immediately, and the attempt does not count. */

@@ -31,6 +31,8 @@ final class Native {
     static final int WITH_BODY = 64;
     static final int DEAD_LETTER_EXPIRED = 128;
     static final int REQUEST = 256;
+    static final int HAS_KEEP_FINISHED = 512;
+    static final int KEEP_BODY = 1024;
     static final int TEST_CLOCK = 1;
 
     static {
@@ -48,6 +50,8 @@ final class Native {
     static native byte[] call(long handle, int kind, byte[] packed, int length, int count);
 
     static native byte[] take(long handle, byte[] packed, int length, boolean pops, long waitMs, long tag);
+
+    static native byte[] await(long handle, byte[] packed, int length, boolean pushes, long waitMs, long tag);
 
     static native boolean interrupt(long handle, long tag);
 

@@ -24,6 +24,7 @@ public final class Push {
     private String once;
     private long onceForMs;
     private Map<String, String> meta;
+    private long keepFinishedMs;
 
     /** Bytes as they are; they are read when it is pushed. */
     public Push(String topic, byte[] body) {
@@ -109,6 +110,13 @@ public final class Push {
         return this;
     }
 
+    /** Sets how long the job is kept once it has finished, in place of the topic's setting; zero: not at all. */
+    public Push keepFinished(Duration value) {
+        keepFinishedMs = Times.milliseconds(value);
+        flags |= Native.HAS_KEEP_FINISHED;
+        return this;
+    }
+
     public Push meta(Map<String, String> value) {
         meta = value;
         return this;
@@ -120,13 +128,13 @@ public final class Push {
     }
 
     int sizeHint() {
-        return 176 + topic.length() + body.length + (id == null ? 0 : id.length()) + (once == null ? 0 : once.length());
+        return 184 + topic.length() + body.length + (id == null ? 0 : id.length()) + (once == null ? 0 : once.length());
     }
 
     void pack(Pack pack) {
         pack.number(flags).text(topic, "topic").text(id, "id").text(contentType, "content type").meta(meta).bytes(body);
         pack.number(delayMs).number(atMs).number(priority).number(OnConflict.number(onConflict)).number(leaseMs).number(ttlMs).number(maxAttempts);
         Backoff.pack(pack, backoff);
-        pack.text(once, "once").number(onceForMs);
+        pack.text(once, "once").number(onceForMs).number(keepFinishedMs);
     }
 }

@@ -13,6 +13,9 @@ public final class Settings {
     private OnConflict onConflict;
     private long dedupWindowMs;
     private long maxJobs;
+    private long keepFinishedMs;
+    private long keepFinishedMax;
+    private long keepFinishedBytes;
 
     public Settings() {}
 
@@ -26,12 +29,16 @@ public final class Settings {
         onConflict = OnConflict.of(from.number());
         dedupWindowMs = from.bigNumber();
         maxJobs = from.bigNumber();
+        keepFinishedMs = from.bigNumber();
+        keepFinishedMax = from.bigNumber();
+        keepFinishedBytes = from.bigNumber();
     }
 
     void pack(Pack pack) {
         pack.number(flags).number(leaseMs).number(ttlMs).number(maxAttempts);
         Backoff.pack(pack, backoff);
         pack.number(priority).number(OnConflict.number(onConflict)).number(dedupWindowMs).number(maxJobs);
+        pack.number(keepFinishedMs).number(keepFinishedMax).number(keepFinishedBytes);
     }
 
     public Settings lease(Duration value) {
@@ -109,6 +116,48 @@ public final class Settings {
     /** The limit of jobs; 0 means no limit. */
     public long maxJobs() {
         return maxJobs;
+    }
+
+    /** Sets how long finished jobs are kept. */
+    public Settings keepFinished(Duration value) {
+        keepFinishedMs = Times.milliseconds(value);
+        return this;
+    }
+
+    public Duration keepFinished() {
+        return Times.duration(keepFinishedMs);
+    }
+
+    /** Sets how many finished jobs are kept at most; above it the oldest are dropped. */
+    public Settings keepFinishedMax(long value) {
+        keepFinishedMax = value;
+        return this;
+    }
+
+    /** The limit of kept jobs; 0 means the default. */
+    public long keepFinishedMax() {
+        return keepFinishedMax;
+    }
+
+    /** Sets the size of the kept jobs above which the oldest are dropped. */
+    public Settings keepFinishedBytes(long value) {
+        keepFinishedBytes = value;
+        return this;
+    }
+
+    /** The limit of the size of kept jobs; 0 means the default. */
+    public long keepFinishedBytes() {
+        return keepFinishedBytes;
+    }
+
+    /** Kept jobs keep their body and content type. */
+    public Settings keepBody(boolean value) {
+        flags = value ? flags | Native.KEEP_BODY : flags & ~Native.KEEP_BODY;
+        return this;
+    }
+
+    public boolean keepBody() {
+        return (flags & Native.KEEP_BODY) != 0;
     }
 
     /** Jobs that expire are kept as dead. */

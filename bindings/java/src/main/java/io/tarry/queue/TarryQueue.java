@@ -205,7 +205,7 @@ public final class TarryQueue implements AutoCloseable {
         return pack.number(flags).text(topic, "topic").text(id, "id").number(delayMs).number(atMs).number(priority);
     }
 
-    /** The current state of the job; null if it does not exist or has finished. */
+    /** The current state of the job, or the kept one that has finished; null if neither exists. */
     public Job get(String topic, String id) {
         Pack pack = new Pack(32 + topic.length() + id.length()).text(topic, "topic").text(id, "id");
         Pack.Reader answer = look(Native.GET, pack);
@@ -265,6 +265,48 @@ public final class TarryQueue implements AutoCloseable {
                 throw new NoSuchElementException();
             }
             return page.next();
+        }
+    }
+
+    // ---- waiting for an end ----
+
+    /**
+     * Waits until the job has ended, and returns it: finished, or dead. After the wait (null: without end) it returns the job as it is.
+     * Null if the job does not exist, or ended before and is not kept.
+     */
+    public Job await(String topic, String id, Duration wait) throws InterruptedException {
+        return await(new Pack(32 + topic.length() + id.length()).text(topic, "topic").text(id, "id"), false, wait);
+    }
+
+    /** Pushes and waits for the end of the job, which it finds also if the topic keeps no finished jobs. */
+    public Job pushAndAwait(Push push, Duration wait) throws InterruptedException {
+        Pack pack = new Pack(push.sizeHint());
+        push.pack(pack);
+        return await(pack, true, wait);
+    }
+
+    private Job await(Pack pack, boolean pushes, Duration wait) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        try {
+            Pack.Reader answer = new Pack.Reader(new Interruption(handle, TAGS.incrementAndGet()).await(pack, pushes, wait == null ? -1 : Times.milliseconds(wait)));
+            int code = answer.number();
+            if (code == Code.INTERRUPTED) {
+                Thread.interrupted();
+                throw new InterruptedException();
+            }
+            if (code == Code.NOT_FOUND) {
+                return null;
+            }
+            check(code);
+            Job job = jobs(answer).get(0);
+            if (job.state() != State.FINISHED && job.state() != State.DEAD && Thread.interrupted()) {
+                throw new InterruptedException(); // it came before the wait began
+            }
+            return job;
+        } finally {
+            Reference.reachabilityFence(this);
         }
     }
 
@@ -343,6 +385,14 @@ public final class TarryQueue implements AutoCloseable {
         answerOne(Native.ACK, job, 0, 0, 0, null);
     }
 
+    /** Done, with a result of up to 1 MiB; its content type may be null. */
+    public void ack(Job job, byte[] result, String contentType) {
+        Pack pack = new Pack(160 + result.length);
+        packAnswer(pack, job, 0, 0, 0, null, result, contentType, null);
+        callOne(Native.ACK, pack);
+        job.release();
+    }
+
     /** Done, all of them. One outcome for each. */
     public List<Outcome> ackAll(Collection<Job> jobs) {
         List<Outcome> outcomes = callAll(Native.ACK, jobs, (job, pack) -> packAnswer(pack, job, 0, 0, 0, null));
@@ -362,8 +412,13 @@ public final class TarryQueue implements AutoCloseable {
 
     /** Extends the lease from now; null means the duration with which it was taken. Returns true if a cancel of the job was requested. */
     public boolean extend(Job job, Duration lease) {
+        return extend(job, lease, null);
+    }
+
+    /** Extends the lease as above and reports progress, a text of up to 256 bytes. */
+    public boolean extend(Job job, Duration lease, String progress) {
         Pack pack = new Pack(128);
-        packAnswer(pack, job, 0, 0, Times.milliseconds(lease), null);
+        packAnswer(pack, job, 0, 0, Times.milliseconds(lease), null, null, null, progress);
         return callOne(Native.EXTEND, pack).isCancelRequested();
     }
 
@@ -393,8 +448,14 @@ public final class TarryQueue implements AutoCloseable {
     }
 
     private static void packAnswer(Pack pack, Job job, int flags, long delayMs, long leaseMs, String error) {
+        packAnswer(pack, job, flags, delayMs, leaseMs, error, null, null, null);
+    }
+
+    private static void packAnswer(
+            Pack pack, Job job, int flags, long delayMs, long leaseMs, String error, byte[] result, String resultType, String progress) {
         byte[] text = error == null || error.isEmpty() ? null : error.getBytes(StandardCharsets.UTF_8);
         pack.number(flags).text(job.lease(), "lease").number(delayMs).number(leaseMs).bytes(text == null || text.length <= 256 ? text : Arrays.copyOf(text, 256));
+        pack.bytes(result).text(resultType, "content type").text(progress, "progress");
     }
 
     // ---- topics ----

@@ -26,6 +26,8 @@ public final class Topic {
     public final long expired;
     public final long died;
     public final long redriven;
+    /** Kept jobs, which are in no other count. */
+    public final long finished;
 
     Topic(Pack.Reader from) {
         name = from.text();
@@ -47,5 +49,6 @@ public final class Topic {
         expired = from.bigNumber();
         died = from.bigNumber();
         redriven = from.bigNumber();
+        finished = from.bigNumber();
     }
 }

@@ -328,4 +328,61 @@ public class TarryQueueTest {
             assertThrows(TarryException.Refused.class, () -> small.advance(Duration.ofMillis(1)));
         }
     }
+
+    @Test
+    public void aKeptJobIsFoundWithItsResult() throws Exception {
+        queue.putTopic("t", new Settings().keepFinished(Duration.ofHours(1)).keepFinishedMax(2).keepBody(true));
+        assertEquals(Duration.ofHours(1), queue.settings("t").keepFinished());
+        assertEquals(2, queue.settings("t").keepFinishedMax());
+        assertTrue(queue.settings("t").keepBody());
+        for (int i = 0; i < 3; i++) {
+            queue.push(new Push("t", "body").id("" + i));
+            Job job = takeNow("t");
+            job.extend("half");
+            job.ack("result " + i);
+        }
+        Job kept = queue.get("t", "2");
+        assertEquals(State.FINISHED, kept.state());
+        assertEquals("acked", kept.outcome());
+        assertEquals("result 2", kept.resultText());
+        assertEquals("text/plain; charset=utf-8", kept.resultType());
+        assertEquals("half", kept.progress());
+        assertEquals("body", kept.text());
+        assertNotNull(kept.finishedAt());
+        List<String> ids = new ArrayList<>();
+        queue.list("t", State.FINISHED).forEach(job -> ids.add(job.id()));
+        assertEquals(List.of("2", "1"), ids);
+        assertEquals(2, queue.topic("t").finished);
+    }
+
+    @Test
+    public void aPushDecidesHowLongItsJobIsKept() throws Exception {
+        queue.push(new Push("t").id("a").keepFinished(Duration.ofMinutes(1)));
+        queue.pop("t");
+        assertEquals("acked", queue.get("t", "a").outcome());
+        pass(Duration.ofMinutes(1));
+        assertNull(queue.get("t", "a"));
+    }
+
+    @Test
+    public void aWaitEndsWithTheJobOrWithItsTime() throws Exception {
+        try (TarryQueue real = TarryQueue.open()) {
+            real.push(new Push("t").id("a").delay(Duration.ofHours(1)));
+            assertEquals(State.DELAYED, real.await("t", "a", Duration.ofMillis(10)).state());
+            assertNull(real.await("t", "unknown", Duration.ZERO));
+            Thread worker = new Thread(() -> {
+                try {
+                    real.take("t").ack(new byte[] {1, 0, 2}, null);
+                } catch (InterruptedException never) {
+                    throw new IllegalStateException(never);
+                }
+            });
+            worker.start();
+            Job ended = real.pushAndAwait(new Push("t", "x"), Duration.ofSeconds(30));
+            worker.join();
+            assertEquals("acked", ended.outcome());
+            assertArrayEquals(new byte[] {1, 0, 2}, ended.result());
+            assertNull(ended.resultType());
+        }
+    }
 }

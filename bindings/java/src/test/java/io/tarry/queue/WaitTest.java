@@ -3,6 +3,7 @@ package io.tarry.queue;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import java.time.Duration;
@@ -104,6 +105,28 @@ public class WaitTest {
             }
             assertTrue("a job came before the interrupt at times", came > 0);
             assertEquals(0, queue.topic("t").ready + queue.topic("t").leased);
+        }
+    }
+
+    /** Wherever it comes, as for a take. */
+    @Test
+    public void anInterruptEndsTheWaitForAJob() throws Exception {
+        Random random = new Random(1);
+        try (TarryQueue queue = TarryQueue.open()) {
+            queue.push(new Push("t", "x").id("a").delay(Duration.ofHours(1)));
+            for (int i = 0; i < 200; i++) {
+                FutureTask<Boolean> task = new FutureTask<>(() -> {
+                    assertThrows(InterruptedException.class, () -> queue.await("t", "a", null));
+                    return Thread.currentThread().isInterrupted();
+                });
+                Thread waiter = new Thread(task);
+                waiter.start();
+                for (int spin = random.nextInt(20_000); spin > 0; spin--) {
+                    Thread.onSpinWait();
+                }
+                waiter.interrupt();
+                assertFalse(result(task));
+            }
         }
     }
 
