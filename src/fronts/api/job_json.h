@@ -12,7 +12,7 @@ enum api_view {
     API_VIEW_LISTED,      /* as API_VIEW_WHOLE, without body */
     API_VIEW_RESULT,      /* as API_VIEW_LISTED, with the result of an end */
     API_VIEW_EXACT,       /* as API_VIEW_WHOLE, with the body in base64 */
-    API_VIEW_OUTCOME      /* the state, and the outcome and time of an end: nothing that a caller gave the job */
+    API_VIEW_OUTCOME /* the state, and the outcome and time of an end: nothing that a caller gave the job */
 };
 
 void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view);
