@@ -65,7 +65,7 @@ func main() {
 	seen["taken"] = []any{job.Id, job.GetBodyBase64(), job.Attempt}
 	seen["delivery"] = job.Delivery
 	seen["extended"] = must(consume.Extend(ctx).Lease([]string{job.Lease}).LeaseFor("1m").Execute()).Results[0].Result
-	seen["acked"] = must(consume.Ack(ctx).AckLeases(*tarryapi.NewAckLeases([]string{job.Lease})).Execute()).Results[0].Result
+	seen["acked"] = must(consume.Ack(ctx).AckLeases(*tarryapi.NewAckLeases([]tarryapi.AckLease{tarryapi.StringAsAckLease(&job.Lease)})).Execute()).Results[0].Result
 	seen["acked_again"] = refusal(consume.Ack(ctx).Lease([]string{job.Lease}).Execute())
 
 	a, b, bad := tarryapi.NewItem(topic), tarryapi.NewItem(topic), tarryapi.NewItem(topic)

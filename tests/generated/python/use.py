@@ -26,8 +26,8 @@ seen["settings"] = [settings.lease_for, settings.max_attempts, settings.push_rat
 seen["patched"] = topics.patch_topic(topic, {"max_attempts": "none"}).settings.max_attempts
 
 with open(body_file, "rb") as file:
-    seen["pushed"] = push.push(topic, "now", body=file.read()).result
-seen["delayed"] = push.push(topic, "later", delay="1h", priority=7, max_attempts="5", body=b"later").state
+    seen["pushed"] = push.push(topic, "now", body=file.read()).actual_instance.result
+seen["delayed"] = push.push(topic, "later", delay="1h", priority=7, max_attempts="5", body=b"later").actual_instance.state
 seen["listed"] = [[job.id, job.state, job.priority] for job in jobs.list_jobs(topic, state=models.State.DELAYED).jobs]
 seen["due_at"] = int(jobs.get(topic, "later").due_at.timestamp())
 
@@ -35,7 +35,7 @@ job = consume.take(topic, max=1, body="base64", lease_for="30s").jobs[0]
 seen["taken"] = [job.id, job.body_base64, job.attempt]
 seen["delivery"] = job.delivery
 seen["extended"] = consume.extend(lease=[job.lease], lease_for="1m").results[0].result
-seen["acked"] = consume.ack(ack_leases=models.AckLeases(leases=[job.lease])).results[0].result
+seen["acked"] = consume.ack(ack_leases=models.AckLeases(leases=[models.AckLease(job.lease)])).results[0].result
 seen["acked_again"] = refusal(lambda: consume.ack(lease=[job.lease]))
 
 items = [models.Item(topic=topic, id="a", body={"n": 1}, meta={"kind": "x"}), models.Item(topic=topic, id="b", body="text"), models.Item(topic=topic, id="b ad")]

@@ -29,7 +29,7 @@ seen["patched"] = (await topics.patchTopic({ topic, body: { max_attempts: "none"
 seen["pushed"] = (await push.push({ topic, id: "now", body: new Blob([readFileSync(bodyFile)]) })).result;
 seen["delayed"] = (await push.push({ topic, id: "later", delay: "1h", priority: 7, maxAttempts: "5", body: new Blob(["later"]) })).state;
 seen["listed"] = (await jobs.listJobs({ topic, state: "delayed" })).jobs.map((job) => [job.id, job.state, job.priority]);
-seen["due_at"] = Math.floor((await jobs.get({ topic, id: "later" })).dueAt.getTime() / 1000);
+seen["due_at"] = Math.floor((await jobs.get({ topic, id: "later" })).dueAt!.getTime() / 1000);
 
 const job = (await consume.take({ topic, max: 1, body: "base64", leaseFor: "30s" }))!.jobs[0]!;
 seen["taken"] = [job.id, job.bodyBase64, job.attempt];
