@@ -4,18 +4,21 @@ The history of a run: one JSON object a line, in any order but for the first and
 All times are nanoseconds of one monotonic clock (`CLOCK_BOOTTIME`) unless the name contains `wall`. A call carries `begin` (taken before the first byte
 is sent) and `end` (taken after the last byte of the reply came, or when the connection was seen to be dead).
 
-    {"kind":"run","topics":{NAME:{"lease_ms","max_attempts","ttl_ms","backoff_ms":[FIRST,MAX],"dedup_window_ms","dead_letter_expired"}}}
+    {"kind":"run","topics":{NAME:{"lease_ms","max_attempts","ttl_ms","backoff_ms":[FIRST,MAX],"dedup_window_ms","dead_letter_expired","keep_ms"}}}
     {"kind":"push","begin","end","items":[{"topic","id","body","delay_ms"|"at_ms","on_conflict","outcome", …own settings}]}
         outcome  created replaced existed conflict leased refused unknown.   body: a fingerprint of content type and bytes
     {"kind":"nameless","begin","end","topic","item":{…}}      a push without an id whose reply was lost: the job may exist under an unknown name
     {"kind":"take","begin","end","wall_end","topics":[…],"outcome":"ok"|"unknown","jobs":[{"topic","id","lease","attempt","delivery","body","lease_ms"}]}
         id  null if the protocol does not show it: the job is the one with that body.   "unnumbered":true if it shows no delivery numbers
-    {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms"}]}
+    {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms","result"}]}
         outcome  ok lease_ended refused unknown.   "may_cancel":true: an unknown ack of a protocol whose ack of an ended lease is a cancel
     {"kind":"change","verb":"cancel"|"reschedule"|"run","begin","end","topic","id","outcome","delay_ms"|"at_ms"}
         outcome  ok not_found leased dead refused unknown
     {"kind":"topic","verb":"purge"|"redrive"|"delete","begin","end","topic","outcome","affected"}
     {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
+    {"kind":"kept","begin","end","topic","id","state","result"}     a look-up that also finds finished jobs. state  not_found or the job's
+    {"kind":"ended","begin","end","topic","id","state","result"}     the reply of a wait for the end of the job: its state then
+    {"kind":"kept_list","begin","end","topic","ids":[…],"count"}     all finished jobs of the topic, and the number that it reports
     {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}     at: when the process was certainly gone; "begin": when it was shot at
     {"kind":"fault","what":"disturb","name","begin","at"}     something broke that loses nothing that was answered; at: when it was whole again
         name  "kill server…" is one of several servers; others are only distinguished by people
@@ -41,7 +44,7 @@ FOREVER = 1 << 62
 
 APPLIED = ("created", "replaced")
 DEFAULTS = {"lease_ms": 60_000, "max_attempts": 16, "ttl_ms": 0, "backoff_ms": [1000, 600_000], "dedup_window_ms": 0,
-            "dead_letter_expired": False}
+            "dead_letter_expired": False, "keep_ms": 0}
 PUSH_OUTCOMES = {"created", "replaced", "existed", "conflict", "leased", "refused", "unknown"}
 ANSWER_OUTCOMES = {"ok", "lease_ended", "refused", "unknown"}
 CHANGE_OUTCOMES = {"ok", "not_found", "leased", "dead", "refused", "unknown"}
@@ -86,7 +89,7 @@ class Delivery(Span):
 
 
 class Answer(Span):
-    __slots__ = ("verb", "delay_ms", "lease_ms", "may_cancel")
+    __slots__ = ("verb", "delay_ms", "lease_ms", "may_cancel", "result")
 
 
 class Change(Span):
@@ -97,14 +100,19 @@ class Look(Span):
     __slots__ = ("state", "attempt", "body")
 
 
+class Kept(Span):
+    __slots__ = ("state", "result")
+
+
 class Key:
     """A record of all that happened to one id of one topic."""
 
-    __slots__ = ("topic", "id", "pushes", "deliveries", "changes", "looks", "left", "by_body")
+    __slots__ = ("topic", "id", "pushes", "deliveries", "changes", "looks", "left", "by_body", "kept", "ended")
 
     def __init__(self, topic, ident):
         self.topic, self.id = topic, ident
         self.pushes, self.deliveries, self.changes, self.looks = [], [], [], []
+        self.kept, self.ended = [], []  # look-ups of finished jobs, replies of waits
         self.left = None  # the job as the final listing shows it
         self.by_body = {}  # body: pushes that may have happened with it
 
@@ -113,13 +121,14 @@ class Key:
 
 
 class Topic:
-    __slots__ = ("name", "settings", "calls", "lost_takes", "listed", "nameless")
+    __slots__ = ("name", "settings", "calls", "lost_takes", "listed", "nameless", "kept_lists")
 
     def __init__(self, name, settings):
         self.name, self.settings = name, settings
         self.calls = []  # (verb, Span, affected)
         self.lost_takes = []
         self.listed = False
+        self.kept_lists = []  # (Span, ids, count)
         self.nameless = {}  # body: push, as long as no job was seen to be it
 
 
@@ -243,7 +252,7 @@ class History:
                 raise Malformed(f"no such outcome of an answer: {item['outcome']}")
             answer = Answer(record["begin"], record["end"], item["outcome"])
             answer.verb, answer.delay_ms, answer.lease_ms = record["verb"], item.get("delay_ms"), item.get("lease_ms")
-            answer.may_cancel = item.get("may_cancel", False)
+            answer.may_cancel, answer.result = item.get("may_cancel", False), item.get("result")
             self.pending_answers.append((item["lease"], answer))
 
     def _read_change(self, record):
@@ -264,6 +273,24 @@ class History:
         look = Look(record["begin"], record["end"], record["outcome"])
         look.state, look.attempt, look.body = record.get("state"), record.get("attempt"), record.get("body")
         self.key(record["topic"], record["id"]).looks.append(look)
+
+    def _kept(self, record):
+        self._note_call(record, False)
+        kept = Kept(record["begin"], record["end"], "ok")
+        kept.state, kept.result = record["state"], record.get("result")
+        return self.key(record["topic"], record["id"]), kept
+
+    def _read_kept(self, record):
+        key, kept = self._kept(record)
+        key.kept.append(kept)
+
+    def _read_ended(self, record):
+        key, ended = self._kept(record)
+        key.ended.append(ended)
+
+    def _read_kept_list(self, record):
+        span = Span(record["begin"], record["end"], "ok")
+        self.topic(record["topic"]).kept_lists.append((span, set(record["ids"]), record["count"]))
 
     def _read_fault(self, record):
         if record["what"] == "disturb":

@@ -6,11 +6,12 @@ from .history import History, Malformed
 from .rules_counts import acked_pushes, counts_add_up, state_survives
 from .rules_keep import no_loss, no_phantom, one_job_per_id, stays_finished
 from .rules_lease import attempts_count, named_causes, numbers_fence, one_holder
+from .rules_results import results_stay
 from .rules_time import lateness, never_early
 from .validity import DEFAULTS, lacks
 
 RULES = (no_loss, no_phantom, never_early, stays_finished, one_holder, named_causes, attempts_count, one_job_per_id, counts_add_up,
-         state_survives, numbers_fence, lateness)
+         state_survives, numbers_fence, lateness, results_stay)
 EXIT = {"PASS": 0, "FAIL": 1, "INVALID": 3}
 SHOWN = 20
 

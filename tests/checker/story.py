@@ -60,6 +60,15 @@ class Story:
         found = {"state": state, "attempt": attempt, "body": body or f"body of {ident}"} if outcome == "found" else {}
         return self.add("look", at, topic="t", id=ident, outcome=outcome, **found)
 
+    def kept(self, at, ident="a", state="finished", result=None):
+        return self.add("kept", at, topic="t", id=ident, state=state, result=result)
+
+    def ended(self, at, ident="a", state="finished", result=None, took=1):
+        return self.add("ended", at, took, topic="t", id=ident, state=state, result=result)
+
+    def kept_list(self, at, *idents, count=None):
+        return self.add("kept_list", at, topic="t", ids=idents, count=len(idents) if count is None else count)
+
     def kill(self, at, back=None):
         self.lines.append({"kind": "fault", "what": "kill", "at": at * MS})
         self.lines.append({"kind": "fault", "what": "ready", "at": (back or at + 10) * MS})

@@ -56,6 +56,28 @@ bad("other bytes, by a protocol without ids", "P", Story().push(0).take(10).ack(
 bad("delivered after its ack, by a protocol without ids", "AD", Story().push(0).take(10).ack(20).kill(25).unnamed(50, attempt=1).ack(60, "body of a-1"))
 bad("a delay, by a protocol without ids", "E", Story().push(0, delay_ms=1000).unnamed(900).ack(910, "body of a-1"))
 
+# ---- R: results ----
+def kept(**settings):
+    return Story(**{"keep_ms": 60_000, **settings}).push(0).take(10).ack(20, result="r")
+
+
+bad("kept and gone", "R", kept().kept(30, state="not_found"))
+bad("kept and lost by a kill", "R", kept().kill(30).kept(50, state="not_found"))
+bad("kept and shown as live", "RA", kept().kill(30).kept(50, state="ready").look(51))
+bad("kept with another result", "R", kept().kept(30, result="torn"))
+bad("kept without its result", "R", kept().kept(30))
+bad("finished without an ack", "R", Story(keep_ms=60_000).push(0).take(10).kept(30, result="r").ack(40))
+bad("a wait with another result", "R", kept().ended(5, result="torn", took=20))
+bad("a wait that misses the ack", "R", kept().ended(5, state="leased", took=6000))
+bad("missing in the list", "R", kept().kept_list(30))
+bad("listed without an ack", "R", Story(keep_ms=60_000).push(0).kept_list(30, "a").take(40).ack(50))
+bad("counted otherwise than listed", "R", kept().kept_list(30, "a", count=2))
+good("kept", kept().kept(30, result="r").kill(40).kept(60, result="r").kept_list(70, "a").ended(5, result="r", took=20))
+good("no longer kept", kept(keep_ms=100).kept(300, state="not_found").kept_list(310))
+good("an ack whose reply was lost", Story(keep_ms=60_000).push(0).take(10).ack(20, result="r", outcome="unknown").kill(25).kept(40, state="leased").ack(50, result="s")
+     .kept(60, result="s"))
+good("a wait that ends in time", Story(keep_ms=60_000).push(0).take(10).ended(5, state="leased", took=300).ack(400, result="r"))
+
 # ---- E: never early ----
 bad("relative delay", "E", Story().push(0, delay_ms=1000).take(900).ack(910))
 bad("by less than a millisecond", "E", Story().push(0, delay_ms=1000).take(998).ack(1005))

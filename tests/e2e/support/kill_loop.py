@@ -26,16 +26,18 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from checker.report import EXIT, check, render  # noqa: E402
 from client import Lost, Refused, job_path, request_bytes  # noqa: E402
+import finish_workers  # noqa: E402
 import front_workers  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Churner, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
 from server import LibraryServer, Server, StartFailed, free_port  # noqa: E402
 
+KEPT_LOOKS = 500  # look-ups of finished jobs at the end
 PEACE_EVERY = 5  # kills between two looks in peace
 # The loop continues until all faults have happened and all pushes were answered. On a machine that many programs share this takes long.
 GRACE_SECONDS, SLOWNESS = 60, 20
 START_KILLS = 0.2  # share of kills that hit the server while it starts
-ROLES = ((Pusher, 2), (Consumer, 2), (Punctual, 1))
-ROLES_WITH_FRONTS = (*front_workers.ROLES, (Punctual, 1))
+ROLES = ((Pusher, 2), (Consumer, 2), (Punctual, 1), (finish_workers.Finisher, 2))
+ROLES_WITH_FRONTS = (*front_workers.ROLES, (Punctual, 1), (finish_workers.Finisher, 1))
 FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 
 
@@ -47,7 +49,7 @@ class Loop:
     def __init__(self, chosen, directory):
         self.chosen, self.directory = chosen, pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.topics = {**TOPICS, **front_workers.MIXED} if chosen.fronts else TOPICS
+        self.topics = {**TOPICS, **finish_workers.TOPICS, **(front_workers.MIXED if chosen.fronts else {})}
         self.random = random.Random(chosen.seed)
         self.lines = []
         self.faults = 0
@@ -100,11 +102,22 @@ class Loop:
             for job in jobs[:200]:
                 job["body"] = fingerprint_of_job(client.get(name, job["id"]))
             self.write("listing", begin=begin, end=now(), topic=name, jobs=jobs)
+        for name in finish_workers.TOPICS if "kept" in self.topics else ():
+            self.list_kept(client, name)
+
+    def list_kept(self, client, name):
+        """Lists the finished jobs, and looks many of them up."""
+        begin = now()
+        idents = [job["id"] for job in pages(client, name, "finished")]
+        self.write("kept_list", begin=begin, end=now(), topic=name, ids=idents, count=client.topic(name)["counts"]["finished"])
+        for ident in self.random.sample(idents, min(KEPT_LOOKS, len(idents))):
+            begin = now()
+            finish_workers.write_kept(self, ident, client.call("GET", job_path(name, ident)), begin, now())
 
     def history(self):
         path = self.directory / "history.ndjson"
         with open(path, "w", encoding="utf-8") as out:
-            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": {**KNOWN, **front_workers.MIXED_KNOWN}}) + "\n")
+            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": {**KNOWN, **finish_workers.KNOWN, **front_workers.MIXED_KNOWN}}) + "\n")
             for part in sorted(self.directory.glob("*.ndjson")):
                 if part != path:
                     out.write(part.read_text(encoding="utf-8"))
@@ -151,7 +164,9 @@ class Loop:
 
     def hire(self):
         stop, workers = multiprocessing.Event(), []
-        roles = (*(ROLES_WITH_FRONTS if self.chosen.fronts else ROLES), *self.others)
+        roles = [*(ROLES_WITH_FRONTS if self.chosen.fronts else ROLES), *self.others]
+        if "kept" not in self.topics:
+            roles = [(role, count) for role, count in roles if role is not finish_workers.Finisher]
         pushers = sum(count for role, count in roles if role.__name__.endswith("Pusher"))
         rate = 1.4 * self.chosen.pushes / self.chosen.seconds / pushers
         for role, count in roles:
@@ -220,8 +235,9 @@ class KillLoop(Loop):
         self.port, self.beanstalk_port = free_port(), free_port()
         self.flags = ["--sync", "always", "--shards", str(chosen.shards), *chosen.flag]
         self.server = (LibraryServer if chosen.library else Server)(self.directory)
-        if chosen.library:
-            self.others = ()  # it has fewer calls
+        if chosen.library:  # it has fewer calls
+            self.others = ()
+            self.topics.pop("kept")
 
     def wanted_faults(self):
         return self.chosen.kills
