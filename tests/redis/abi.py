@@ -18,6 +18,9 @@ ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
 REFUSE_WITH_RESULT = 7
 FAILED, LEASE_OVER, REFUSED = range(1, 4)
 CANCEL, RESCHEDULE, RUN = range(1, 4)
+HELD_NOT, HELD_LIMIT, HELD_RATE, HELD_GROUP_LIMIT, HELD_GROUP_RATE, HELD_GROUP_PAUSED, HELD_GROUP_ORDER, HELD_HOLD = range(8)
+GROUP_GET, GROUP_PUT, GROUP_DELETE = range(1, 4)
+TOO_MANY_GROUPS = 99  # the number is an argument
 TOPIC_GET, TOPIC_PUT, TOPIC_DELETE, TOPIC_PAUSE, TOPIC_RESUME, TOPIC_PURGE, TOPIC_REDRIVE = range(1, 8)
 REPLACE, KEEP, REJECT = range(1, 4)
 FIXED, EXPONENTIAL = 1, 2
@@ -60,7 +63,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "due", "answers", "takes", "ending", "moving")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 
@@ -95,15 +98,22 @@ def policy(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0):
 
 
 def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0, max_jobs=0, rate=(0, 0),
-             keep=None):
-    """keep: (keep_finished, keep_finished_max, keep_finished_bytes, keep_body)"""
+             keep=None, flow=None):
+    """keep: (keep_finished, keep_finished_max, keep_finished_bytes, keep_body). flow: as `flow` below makes it."""
+    keep = keep or ((0, 0, 0, 0) if flow else None)
     limits = pack(">I6I4B", max_jobs, *rate) if max_jobs or rate[0] or keep else b""
     limits += pack(">I6I6I6B", *keep) if keep else b""
+    limits += flow or b""
     return policy(lease, ttl, backoff, first, most, attempts) + pack(">BBI2BI6", on_conflict, priority is not None, priority or 0,
                                                                      dead_letter_expired, dedup) + limits
 
 
-def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False):
+def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_burst=0):
+    """Limits and rates of a topic. rate: count and unit (1: per second)."""
+    return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", 0, 0)
+
+
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None):
     """The three arguments of one push. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
     flags, tail = 0, b""
     if past:
@@ -112,6 +122,8 @@ def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=
         flags, tail = flags | 1, tail + policy(**own)
     if keep is not None:
         flags, tail = flags | 32, tail + pack(">I6", keep)
+    if group is not None:
+        flags, tail = flags | 64, tail + pack(">B", len(group)) + raw(group)
     if content_type is not None:
         number = isinstance(content_type, int)
         flags, tail = flags | 2, tail + (pack(">B", content_type) if number else pack(">B", len(content_type)) + content_type)
@@ -175,6 +187,10 @@ class Job:
             *self.policy, rest = unpack(">I6I6BI6I6I4", rest)
         if self.flags & 32:
             self.keep, rest = unpack(">I6", rest)
+        self.group = b""
+        if self.flags & 64:
+            size, rest = unpack(">B", rest)
+            self.group, rest = rest[:size], rest[size:]
         if self.flags & 2:
             size, rest = unpack(">B", rest)
             self.content_type, rest = (size, rest) if size > 128 else (rest[:size], rest[size:])
@@ -222,7 +238,7 @@ class Answer:
 def results(answer, jobs):
     """The outcome of each push: (status, state, due)."""
     if len(answer.rest) > 6:
-        return answer.items(">BBI6")
+        return [(status, state & ~64, due) for status, state, due in answer.items(">BBI6")]
     out, (now, _) = [], unpack(">I6", answer.rest)
     for _, spec, _ in jobs:
         _, when, _, _, ms, _ = unpack(">BBBI2I6", spec)
@@ -234,7 +250,10 @@ def results(answer, jobs):
 
 class Topic:
     def __init__(self, packed):
-        self.finished = None
+        self.finished, self.held = None, 0
+        if packed[0] & 4:
+            at = 7 + 6 * (18 if packed[0] & 2 else 17)
+            self.held, packed = int.from_bytes(packed[at:at + 6], "big"), bytes([packed[0] - 4]) + packed[1:at] + packed[at + 6:]
         if packed[0] & 2:
             at = 7 + 6 * 17
             self.finished, packed = int.from_bytes(packed[at:at + 6], "big"), bytes([packed[0] - 2]) + packed[1:at] + packed[at + 6:]
@@ -242,7 +261,7 @@ class Topic:
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
         self.oldest_due, self.settings, self.extension = numbers[16], rest[:size], rest[size:]
-        assert size in (0, 40, 51, 70)
+        assert size in (0, 40, 51, 70, 103)
 
 
 class Shard:
@@ -333,7 +352,7 @@ class Shard:
 
     def change(self, topic, *changes, ticket=None):
         """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
-        return self.change_jobs_call(topic, *changes, ticket=ticket).items(">BBI6")
+        return [(status, state & ~64, due) for status, state, due in self.change_jobs_call(topic, *changes, ticket=ticket).items(">BBI6")]
 
     def change_jobs_call(self, topic, *changes, ticket=None):
         words = []
@@ -373,12 +392,14 @@ class Shard:
         """Returns the job; None if it does not exist."""
         answer = self.call("get", topic, ident)
         status, state, rest = unpack(">BB", answer.rest)
-        assert not rest
         if status == NOT_FOUND:
             return None
         assert status == OK, status
         record, attempt = answer.more
-        return Job(raw(ident), record, attempt, state)
+        found = Job(raw(ident), record, attempt, state)
+        found.held_by, found.held_until, rest = unpack(">BI6", rest) if rest else (0, 0, b"")
+        assert not rest
+        return found
 
     def kept(self, topic, ident):
         """Returns the kept job; None if there is none."""
@@ -413,6 +434,20 @@ class Shard:
             if not more:
                 return out
             cursor = (jobs[-1].due, jobs[-1].sequence)
+
+    def group(self, verb, topic, name, weight=0, limit=0, rate=(0, 0), burst=0, paused=0, until=0):
+        """Returns the status, and the group: (ready, leased, held by, held until, oldest due, settings)."""
+        packed = pack(">BI4I4BI4I6BI6", weight, limit, *rate, burst, 0, paused, until)
+        words = (verb, topic, name, 1000, packed, TOO_MANY_GROUPS)
+        answer = self.call("group", "", *words) if verb == GROUP_GET else self.change_call("group", *words)
+        return answer.rest[0], unpack(">I6I6BI6I6", answer.more[0]) if answer.more else None
+
+    def groups(self, topic, order=0, limit=100, cursor=None):
+        """Returns whether there is more, and the groups in their order: (name, ready, leased, held by, held until, oldest due, settings)."""
+        answer = self.call("groups", topic, order, limit, int(cursor is not None), *(cursor or (0, b"")))
+        status, more, _ = unpack(">BB", answer.rest)
+        assert status == OK
+        return bool(more), [(answer.more[at], *unpack(">I6I6BI6I6", answer.more[at + 1])) for at in range(0, len(answer.more), 2)]
 
     def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b"", pause_ms=0, pause_until=0):
         """(status, Topic or None)"""
@@ -523,6 +558,9 @@ def content(client, key):
 def answer_words(answers):
     words = []
     for verb, delivery, *rest in answers:
+        hold = b""
+        if isinstance(verb, tuple):
+            verb, hold = verb[0], pack(">I6", verb[1])
         ms = rest[0] if rest else NONE if verb in (NACK, REFUSE) else 0
         text = rest[1] if len(rest) > 1 else b""
         if len(rest) > 2 and verb == ACK:
@@ -530,7 +568,7 @@ def answer_words(answers):
         elif len(rest) > 2 and verb == REFUSE:
             words += [pack(">I6BI6", delivery, REFUSE_WITH_RESULT, ms), pack(">I2", len(text)) + text + rest[2]]
         else:
-            words += [pack(">I6BI6", delivery, verb, ms), b"" if verb == ACK else text]
+            words += [pack(">I6BI6", delivery, verb | (64 if hold else 0), ms) + hold, b"" if verb == ACK else text]
     return words
 
 
@@ -545,7 +583,7 @@ class StepReply:
         self.results, self.jobs, self.leaves_some = [], [], []
         for _ in range(answers):
             *one, rest = unpack(">BBI6I6", rest)
-            self.results.append(tuple(one))
+            self.results.append((one[0], one[1] & ~64, *one[2:]))
         counts = []
         for _ in range(takes):
             leaves_some, count, rest = unpack(">BI4", rest)

@@ -13,8 +13,8 @@ DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset"}
-PER_PART = {"leaf", "ready", "page"}  # zsets, one per number
+             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset"}
+PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset"}
 NUMBERS_END = 2**47  # no counter comes this far; a number from here on was damaged, and no other job gets it
@@ -68,7 +68,7 @@ class _Keys:
         family = family.decode()
         part = None
         if family in PER_PART:
-            name, _, part = name.rpartition(b":")
+            name, _, part = name.partition(b":") if family == "ready" else name.rpartition(b":")
         if family in ("broken", "ticket"):
             return None  # records that could not be read, set aside by a check; calls of servers
         wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
@@ -86,7 +86,7 @@ class _Keys:
         if family in OF_SHARD:
             setattr(self, {"topics": "events"}.get(family, family), value)
             return None
-        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}, "page": {}})
+        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}, "page": {}, "turns": {}})
         if part is not None:
             kinds[family][part] = value
         else:
@@ -132,7 +132,7 @@ class _Job:
         self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
         self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
         self.own_ttl, self.tried, self.has_next = 0, tried is not None, False
-        if self.flags & ~47:
+        if self.flags & ~111:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
             if len(record) < 15 + POLICY_BYTES or record[27] == 4 and len(record) < 16 + POLICY_BYTES + 4 * record[44]:
@@ -140,6 +140,11 @@ class _Job:
             self.own_ttl = _number(record[21:27])
         if self.flags & 32 and len(record) < 21 + (POLICY_BYTES if self.flags & 1 else 0):
             raise ValueError("a keep_finished cut short")
+        self.group, at = b"", 15 + (POLICY_BYTES if self.flags & 1 else 0) + (6 if self.flags & 32 else 0)
+        if self.flags & 1 and record[27] == 4:
+            at += 1 + 4 * record[44]
+        if self.flags & 64:
+            self.group = record[at + 1:at + 1 + record[at]]
         if tried is not None:
             if len(tried) < 37:
                 raise ValueError("a try cut short")
@@ -186,7 +191,7 @@ class _Topic:
                 self.blame(f"{job.id!r} waits for a successor that does not exist")
         packed = self.hash.settings
         wanted = 51 + (1 + 4 * packed[51] if len(packed) > 51 and packed[12] == 4 else 0)
-        if len(packed) not in (0, 40, wanted, wanted + 19):
+        if len(packed) not in (0, 40, wanted, wanted + 19, wanted + 19 + 33):
             self.blame(f"settings of {len(packed)} bytes")
         self.places = {}
         self.judge_leaves()
@@ -198,6 +203,7 @@ class _Topic:
         self.judge_counts()
         self.judge_histories()
         self.judge_kept()
+        self.judge_groups()
         self.evaluate_event()
         return None
 
@@ -244,9 +250,9 @@ class _Topic:
         for part, members in self.kinds["ready"].items():
             for member, score in members.items():
                 job = self.hangs(member, f"ready {part.decode()}", score)
-                if job and (job.state not in (DELAYED, READY) or job.priority != int(part)):
+                if job and (job.state not in (DELAYED, READY) or _lane(job) != part):
                     self.blame(f"{job.id!r}: state {job.state}, priority {job.priority}, ready under {part.decode()}")
-        found = {part: float(part) for part in self.kinds["ready"]}
+        found = {part: float(part.partition(b":")[0]) for part in self.kinds["ready"]}
         if self.get("priorities") != found:
             self.blame(f"priorities {self.get('priorities')}, ready sets {sorted(found)}")
 
@@ -277,7 +283,7 @@ class _Topic:
             if job.member not in self.places:
                 self.blame(f"{job.id!r}: state {job.state}, and hangs nowhere")
             if job.state == LEASED:
-                place = job.member[:6] + self.name + b"\0" + job.id
+                place = job.member[:6] + self.name + (b"\1" + job.group if job.group else b"") + b"\0" + job.id
                 if job.delivery in self.shard.deliveries:
                     self.blame(f"delivery {job.delivery} was given twice")
                 self.shard.deliveries[job.delivery] = (job.until, place)
@@ -358,14 +364,63 @@ class _Topic:
         if self.shard.core and any(self.shard.core.sequence < number < NUMBERS_END for number, _ in stored.values()):
             self.blame("the number of a kept job is above the shard's sequence")
 
+    def judge_groups(self):
+        """What is kept of each group is what a scan of the jobs finds; groups that may be served, and only these, have their turn."""
+        if not self.hash.flags & state.GROUPED:
+            for kind in ("groups", "group", "wakes", "turns"):
+                if self.kinds.get(kind):
+                    self.blame(f"has {kind}, and nobody looks for it")
+            if any(job.group for job in self.jobs.values()):
+                self.blame("has jobs of groups, and nobody looks for them")
+            return
+        if not self.hash.flags & state.SPECIAL or not self.hash.flags & state.FLOW:
+            self.blame(f"has groups, and flags {self.hash.flags}")
+        groups = {name: state.group_read(data) for name, data in self.get("groups").items()}
+        in_flight, ready, heads = collections.Counter(), collections.Counter(), collections.defaultdict(dict)
+        for member, where in self.places.items():
+            job = self.jobs[member[6:]]
+            if where == "held":
+                in_flight[job.group] += 1
+            elif where.startswith("ready"):
+                ready[job.group] += 1
+                head = (job.due, job.sequence)
+                heads[job.group][job.priority] = min(head, heads[job.group].get(job.priority, head))
+        own, turns = self.get("group"), collections.defaultdict(set)
+        for name in set(groups) | set(in_flight) | set(ready):
+            group = groups.get(name)
+            if group is None:
+                self.blame(f"group {name!r}: {in_flight[name]} in flight, {ready[name]} ready, and it is not kept")
+                continue
+            if (group.in_flight, group.ready, group.heads) != (in_flight[name], ready[name], heads[name]):
+                self.blame(f"group {name!r}: kept {dict(group)}, a scan finds {in_flight[name]} in flight, {ready[name]} ready, first {heads[name]}")
+            if bool(group.bits & 2) != (name in self.get("wakes")):
+                self.blame(f"group {name!r}: its bits {group.bits} and T:wakes say two things")
+            weight = (own[name][0] if name in own else 0) or 1
+            for priority, (due, sequence) in group.heads.items() if group.bits & 1 else ():
+                numbers = (group.in_flight * 10000 // weight, group.passed, due, sequence)
+                turns[str(priority).encode()].add(b"".join(number.to_bytes(6, "big") for number in numbers) + name)
+        found = {priority: set(members) for priority, members in self.kinds["turns"].items()}
+        if found != turns:
+            self.blame(f"turns {found}, by its groups {dict(turns)}")
+        is_open = sum(group.ready for group in groups.values() if group.bits & 1)
+        if self.hash.flow_open != is_open:
+            self.blame(f"counts {self.hash.flow_open} jobs that may be delivered, by its groups {is_open}")
+        for name in set(self.get("wakes")) - set(groups):
+            self.blame(f"wakes a group that is not kept: {name!r}")
+
     def evaluate_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
         dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
         dues += [score + KEPT_SLACK_MS for page in self.kinds["page"].values() for score in page.values()]
+        dues += list(self.get("wakes").values())
         if self.hash.next > min([*dues, INFINITE]):
             self.blame(f"its next event is at {min(dues):.0f}, it looks at {self.hash.next}")
         if self.shard.events.get(self.name) != self.hash.listed or self.hash.listed > self.hash.next:
             self.blame(f"is listed by {self.shard.events.get(self.name)}, says {self.hash.listed}, next is {self.hash.next}")
+
+
+def _lane(job):
+    return str(job.priority).encode() + (b":" + job.group if job.group else b"")
 
 
 def _number(data):

@@ -5,13 +5,16 @@ import dataclasses
 NONE = 2**48 - 1
 LAYOUT = 1
 PAUSES, HELD = 1, 2  # flags of a core: a topic is or was paused for a time; the clock stands still
-PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED, SUCCEEDING, KEEPING = (1 << bit for bit in range(13))
+PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED, SUCCEEDING, KEEPING, FLOW, GROUPED = (1 << bit for bit in range(15))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")
 CORE_NUMBERS = (("layout", 1), ("core_flags", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),
                 ("adjust", -6), ("next", 6), ("rest", 6))
 CORE_TEXTS = ("next_topic", "run", "lease_key")
 TOPIC_NUMBERS = (("flags", 2), *((figure, -6) for figure in FIGURES), ("next", 6), ("listed", 6))
+
+FLOW_NUMBERS = (("flow_pass", 6), ("flow_full", 7), ("flow_hold", 6), ("flow_open", 6), ("flow_bits", 1))
+GROUP_NUMBERS = (("bits", 1), ("in_flight", 4), ("passed", 6), ("full", 7), ("hold", 6), ("ready", 4), ("heads", 1))
 
 
 class Values(dict):
@@ -58,12 +61,14 @@ def core_written(core):
 def topic_read(data):
     reader = Reader(data)
     topic = Values(reader.numbers(TOPIC_NUMBERS))
+    if topic.flags & FLOW:
+        topic.update(reader.numbers(FLOW_NUMBERS))
     topic.settings = reader.data
     return topic
 
 
 def topic_written(topic):
-    return numbers_written(TOPIC_NUMBERS, topic) + topic.settings
+    return numbers_written(TOPIC_NUMBERS, topic) + (numbers_written(FLOW_NUMBERS, topic) if topic.flags & FLOW else b"") + topic.settings
 
 
 def core_of(client, tag):
@@ -90,3 +95,20 @@ def topic_change(client, tag, name, **fields):
     topic = topic_of(client, tag, name)
     topic.update(fields)
     client.set(f"{tag}:topic:{name}", topic_written(topic))
+
+
+def group_read(data):
+    """Of a group: its numbers; `heads`: {priority: (due, sequence)}."""
+    reader = Reader(data)
+    group = Values(reader.numbers(GROUP_NUMBERS))
+    heads = [reader.numbers((("priority", 2), ("due", 6), ("sequence", 6))) for _ in range(group.heads)]
+    group.heads = {head["priority"]: (head["due"], head["sequence"]) for head in heads}
+    if reader.data:
+        raise ValueError("something stands behind a group")
+    return group
+
+
+def group_written(group):
+    numbers = dict(group, heads=len(group.heads))
+    heads = [priority.to_bytes(2, "big") + due.to_bytes(6, "big") + sequence.to_bytes(6, "big") for priority, (due, sequence) in group.heads.items()]
+    return numbers_written(GROUP_NUMBERS, numbers) + b"".join(heads)

@@ -5,15 +5,15 @@ import random
 import re
 
 import pytest
-from abi import ACK, CANCEL, DEAD, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
+from abi import ACK, CANCEL, DEAD, GROUP_PUT, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
 import state
 from invariants import NUMBERS_END, PER_PART, PER_TOPIC, scan
 from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor, seeds
 
 SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries", "order", "done")
-OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split", "bytes", "kept", "event")
-SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "kept", "event"), "check_topic"),
+OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split", "bytes", "kept", "groups", "event")
+SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "kept", "groups", "event"), "check_topic"),
           "jobs": "check_jobs"}  # else: check
 TO_MEND, MENDED, BY_HAND, NOTE = range(4)
 
@@ -734,6 +734,50 @@ def patch(key, at, value):
     return lambda shard: shard.client.setrange(f"{shard.tag}:{key}", at, value)
 
 
+def with_groups(damage):
+    """The other jobs, and two ready jobs of a group, and one of a group in flight."""
+    def spoil(shard):
+        shard.push("t", job("a1", group="a"), job("a2", group="a"), job("b1", group="b", priority=1))
+        shard.take("t", 1)
+        shard.group(GROUP_PUT, "t", "a", weight=2)
+        assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
+        damage(shard)
+    return spoil
+
+
+def spoil_group(name, **fields):
+    def spoil(shard):
+        group = state.group_read(shard.client.hget(f"{shard.tag}:groups:t", name))
+        group.update(fields)
+        shard.client.hset(f"{shard.tag}:groups:t", name, state.group_written(group))
+    return with_groups(spoil)
+
+
+GROUPS = {
+    "a group in flight that is not": (spoil_group("a", in_flight=7), "the group 'a' counts 7 in flight"),
+    "a group with too few ready jobs": (spoil_group("a", ready=1), "the group 'a' counts 0 in flight and 1 ready, but there are 0 and 2"),
+    "a group without its jobs": (with_groups(lambda shard: shard.client.hdel(f"{shard.tag}:groups:t", "a")), "the group 'a' counts 0 in flight and 0 ready"),
+    "a group cut short": (with_groups(lambda shard: shard.client.hset(f"{shard.tag}:groups:t", "a", b"short")), "the group 'a' counts 0 in flight and 0 ready"),
+    "a group with another first job": (spoil_group("a", heads={100: (5, 5)}), "the group 'a' has another first job"),
+    "a group without its turn": (with_groups(lambda shard: shard.client.delete(f"{shard.tag}:turns:t:100")), "the turns of priority 100"),
+    "a turn of no group": (with_groups(lambda shard: shard.client.zadd(f"{shard.tag}:turns:t:100", {b"x" * 24 + b"a": 0})), "the turns of priority 100"),
+    "turns in a priority without jobs": (with_groups(lambda shard: shard.client.zadd(f"{shard.tag}:turns:t:7", {b"x" * 24 + b"a": 0})), "in priority 7"),
+    "a group that wakes for nothing": (with_groups(lambda shard: shard.client.zadd(f"{shard.tag}:wakes:t", {b"nobody": 2**45})), "names 'nobody'"),
+    "unreadable settings of a group": (with_groups(lambda shard: shard.client.hset(f"{shard.tag}:group:t", "a", b"short")), "the settings of the group 'a'"),
+    "a count of jobs that may be delivered": (with_groups(lambda shard: spoil_topic(flow_open=77)(shard)), "counts 77 jobs that may be delivered"),
+    "groups without the flag": (with_groups(lambda shard: without(state.GROUPED)(shard)), "of a group, but the topic lacks the flag"),
+}
+
+
+@pytest.mark.parametrize("damage", GROUPS)
+def test_what_is_kept_of_a_group_is_found_wrong_and_put_right(shard, damage):
+    fill(shard)
+    spoil, finding = GROUPS[damage]
+    spoil(shard)
+    assert only(must_be_mended(shard), finding)
+    assert {found.id for found in shard.take("t")} == {b"ready", b"expires", b"a1", b"a2"}
+
+
 VALUES = {
     "the next event too late": (spoil_core(next=FAR, rest=FAR), "the shard's next event is noted at"),
     "the next event too late, of another topic": (spoil_core(next=FAR, rest=FAR, next_topic=b"other"), "the shard's next event is noted at"),
@@ -784,9 +828,10 @@ def with_all_keys(shard):
     shard.push("t", job("kept"), job("failed"))
     taken = {found.id: found for found in shard.take("t")}
     assert [status for status, *_ in shard.answer((ACK, taken[b"kept"].delivery), (NACK, taken[b"failed"].delivery))] == [OK, OK]
-    shard.push("t", job("last", own={"ttl": 60_000}))
+    shard.push("t", job("last", own={"ttl": 60_000}), job("grouped", group="a"), job("waits", group="b"))
+    shard.group(GROUP_PUT, "t", "b", paused=1, until=2**42)
     assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
-    keys = sorted(key for key in shard.client.scan_iter(f"{shard.tag}:*") if re.match(rb"[a-z]+:t(:\d+)?$", key[len(shard.tag) + 1:]))
+    keys = sorted(key for key in shard.client.scan_iter(f"{shard.tag}:*") if re.match(rb"[a-z]+:t(:\d+(:.+)?)?$", key[len(shard.tag) + 1:]))
     assert {key.split(b":")[2].decode() for key in keys} == KINDS
     return keys
 

@@ -4,10 +4,10 @@ import os
 import random
 
 import pytest
-from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, IS_LEASED, LEASED, NACK, NONE, OK, READY, REFUSE, RESCHEDULE,
-                 RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings)
+from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, GROUP_DELETE, GROUP_PUT, IS_LEASED, LEASED, NACK, NONE, OK, READY,
+                 REFUSE, RESCHEDULE, RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, flow, job, settings)
 
-TOPICS = ("plain", "ttl", "dedup", "short", "kept")
+TOPICS = ("plain", "ttl", "dedup", "short", "kept", "groups", "limits")
 STEPS = 300
 SEEDS = int(os.environ.get("TARRY_TEST_SEEDS", 3))
 NAMES = [f"id{n}" for n in range(40)]
@@ -30,11 +30,18 @@ class Actor:
         return settings(lease=pick((0, 500, 5000)), ttl=pick((0, 300, 2000)) if name == "ttl" else 0, backoff=pick((0, 1, 2)), first=pick((1, 50)), most=500,
                         attempts=pick((1, 2, 3)) if name == "short" else 0, on_conflict=pick((0, 1, 2, 3)), priority=pick((None, None, 7)),
                         dead_letter_expired=pick((False, True)), dedup=pick((1000, 5000)) if name == "dedup" else 0,
-                        keep=(pick((500, 5000, 60000)), pick((0, 3, 40)), pick((0, 400)), pick((0, 1))) if name == "kept" else None)
+                        keep=(pick((500, 5000, 60000)), pick((0, 3, 40)), pick((0, 400)), pick((0, 1))) if name == "kept" else None,
+                        flow=self.some_flow(name))
+
+    def some_flow(self, name):
+        pick = self.random.choice
+        if name == "groups":
+            return pick((None, flow(group_limit=pick((0, 1, 3)), group_rate=pick(((0, 0), (20, 1))), limit=pick((0, 5)))))
+        return flow(limit=pick((0, 1, 7)), rate=pick(((0, 0), (10, 1))), burst=pick((0, 3))) if name == "limits" else None
 
     def step(self):
         kinds = (self.push,) * 5 + (self.take,) * 4 + (self.answer,) * 4 + (self.change,) * 3 + (self.advance,) * 2 + (self.jump,) * 3
-        kinds += (self.put, self.pause, self.purge, self.redrive)
+        kinds += (self.put, self.pause, self.purge, self.redrive, self.group)
         self.random.choice(kinds)()
 
     def again(self, call):
@@ -48,14 +55,14 @@ class Actor:
         return first
 
     def push(self):
-        pick, jobs = self.random.choice, []
+        pick, jobs, name = self.random.choice, [], self.name()
         for _ in range(pick((1, 1, 5, 30))):
             own = {"ttl": pick((0, 400)), "lease": pick((0, 700)), "attempts": pick((0, 1, 3))} if self.random.random() < 0.2 else None
             past = (self.random.randrange(2), self.random.randrange(4), b"then") if self.random.random() < 0.1 else None
+            group = pick((None, "a", "a", "b", "c")) if name == "groups" else None
             jobs.append(job(pick(NAMES), b"x" * self.random.randrange(50), delay=pick((None, 0, 10, 300, 3000)), on_conflict=self.random.randrange(4),
                             priority=pick((None, None, None, 0, 100, 65535)), own=own, past=past,
-                            keep=pick((None, None, None, None, 0, 700, 3000)), awaits=self.random.random() < 0.1))
-        name = self.name()
+                            keep=pick((None, None, None, None, 0, 700, 3000)), awaits=self.random.random() < 0.1, group=group))
         for status, state, due in self.again(lambda ticket: self.shard.push(name, *jobs, ticket=ticket)):
             assert (status == IS_LEASED) == (state == LEASED and status not in (EXISTED, 6)), (status, state)
             assert state in (DELAYED, READY, LEASED, DEAD, FINISHED) and (due > 0) == (state != FINISHED)
@@ -82,7 +89,8 @@ class Actor:
             verb = self.random.choice((ACK, ACK, NACK, NACK, REFUSE, EXTEND, RETURN))
             ms = self.random.choice((NONE, 0, 100)) if verb == NACK else self.random.choice((0, 1000))
             result = (b"\x04text" + b"r" * self.random.randrange(100),) if self.random.random() < 0.3 else ()
-            answers.append((verb, self.random.choice(self.leases), ms, b"why", *result))
+            held = (verb, self.random.choice((1, 50, 2000))) if self.random.random() < 0.1 else verb
+            answers.append((held, self.random.choice(self.leases), ms, b"why", *result))
         chance = self.random.randrange(2**48)
         self.again(lambda ticket: self.shard.answer(*answers, ticket=ticket, chance=chance))
         self.leases = self.leases[-60:]
@@ -120,6 +128,12 @@ class Actor:
         state = self.random.choice((DELAYED, READY, DEAD, FINISHED, 0))
         verb = "delete" if self.random.random() < 0.2 else "purge"
         self.shard.purge_all(self.name(), state if verb == "purge" else 0, verb, self.random.choice((1, 3, 1000)))
+
+    def group(self):
+        pick = self.random.choice
+        until = pick((0, self.shard.call("look").now - self.shard.jumped_ms + 500))
+        self.shard.group(pick((GROUP_PUT, GROUP_PUT, GROUP_DELETE)), "groups", pick(("a", "b", "", "x")), weight=pick((0, 1, 7, 100)), limit=pick((0, 2)),
+                         rate=pick(((0, 0), (5, 1))), burst=pick((0, 2)), paused=pick((0, 0, 1)), until=until)
 
     def redrive(self):
         self.shard.redrive(self.name(), most=self.random.choice((1, 1000)))

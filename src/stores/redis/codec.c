@@ -16,11 +16,12 @@ enum {
     DUE_IS_WALL = 8,
     HAS_PAST = 16,
     HAS_KEEP = 32,
-    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP
+    HAS_GROUP = 64,
+    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP | HAS_GROUP
 };
 
-/* Flags next to the state of a try; IS_REQUESTED: next to the state in a result. */
-enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
+/* Flags next to the state of a try; IS_HELD, IS_REQUESTED: next to the state in a result. */
+enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_HELD = 64, IS_REQUESTED = 128 };
 enum { HOLDER_IS_REQUESTED = 1, HOLDER_HAS_NEXT = 2, HOLDER_HAS_PROGRESS = 4, HOLDER_FLAGS = 7 };
 
 enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16, IS_AWAITED = 32 };
@@ -30,7 +31,8 @@ enum {
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
     SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* appended if there are limits, or what follows them: */
     STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* if the backoff is a list, */
-    SETTINGS_KEEPS_BYTES = 6 + 6 + 6 + 1,    /* and if finished jobs are kept */
+    SETTINGS_KEEPS_BYTES = 6 + 6 + 6 + 1,    /* and if finished jobs are kept, or what follows: */
+    SETTINGS_FLOW_BYTES = 2 * (4 + 4 + 1 + 4) + 6 + 1, /* limits and rates of deliveries */
     FIXED_BYTES = 80                         /* more than any fixed-length text above */
 };
 
@@ -152,7 +154,8 @@ static unsigned flags_of(const struct queue_push *push)
 {
     return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
            (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
-           (push->has_keep_finished ? HAS_KEEP : 0u) | (has_past(&push->past) ? HAS_PAST : 0u);
+           (push->group.len ? HAS_GROUP : 0u) | (push->has_keep_finished ? HAS_KEEP : 0u) |
+           (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
 /* Returns the text that follows the content type's first byte in the record. */
@@ -165,7 +168,8 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 {
     return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
            (flags & HAS_POLICY ? POLICY_BYTES + steps_bytes(&push->policy.backoff) : 0) +
-           (flags & HAS_KEEP ? 6 : 0) + (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
+           (flags & HAS_KEEP ? 6 : 0) + (flags & HAS_GROUP ? 1 + push->group.len : 0) +
+           (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
 
@@ -189,6 +193,12 @@ static void pack_tail(struct buffer *args, const struct queue_push *push, unsign
         append_policy(args, &head, &push->policy);
     if (flags & HAS_KEEP)
         packed_put(&head, (uint64_t)push->keep_finished_ms, 6);
+    if (flags & HAS_GROUP) {
+        packed_put(&head, push->group.len, 1);
+        buffer_append_slice(args, packed_slice(&head));
+        buffer_append_slice(args, push->group);
+        head.len = 0;
+    }
     if (flags & HAS_CONTENT_TYPE)
         packed_put(&head, media ? media : push->content_type.len, 1);
     buffer_append_slice(args, packed_slice(&head));
@@ -281,11 +291,12 @@ void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_
 }
 
 /* The verbs of the script: those of queue.h, a final nack, again, and a final nack with a result. */
-enum { REFUSE = 5, AGAIN, REFUSE_WITH_RESULT };
+enum { REFUSE = 5, AGAIN, REFUSE_WITH_RESULT, WITH_HOLD = 64 };
 enum { AGAIN_HAS_BODY = 1, AGAIN_HAS_TYPE };
 
 /* Appends the arguments of a job that is pushed again: numbers, and the new content type and body. */
-static void pack_again(struct buffer *args, const struct queue_again *again, uint64_t delivery)
+static void pack_again(struct buffer *args, const struct queue_again *again, int64_t hold_ms,
+                       uint64_t delivery)
 {
     struct packed packed = {.len = 0};
     bool has_type = again->has_body && again->content_type.len;
@@ -294,13 +305,15 @@ static void pack_again(struct buffer *args, const struct queue_again *again, uin
     struct slice type = has_type && !media ? again->content_type : (struct slice){0};
     struct slice body = again->has_body ? again->body : (struct slice){0};
     packed_put(&packed, delivery, 6);
-    packed_put(&packed, AGAIN, 1);
+    packed_put(&packed, hold_ms ? AGAIN | WITH_HOLD : AGAIN, 1);
     packed_put(&packed, ms_of(&again->when), 6);
     packed_put(&packed, again->when.due, 1);
     packed_put(&packed, has_priority, 1);
     packed_put(&packed, has_priority ? (uint64_t)again->priority : 0, 2);
     packed_put(&packed, (again->has_body ? AGAIN_HAS_BODY : 0u) | (has_type ? AGAIN_HAS_TYPE : 0u),
                1);
+    if (hold_ms)
+        packed_put(&packed, (uint64_t)hold_ms, 6);
     redis_command_arg(args, packed_slice(&packed));
     buffer_append_byte(args, '$');
     buffer_append_u64(args, has_type + type.len + body.len);
@@ -357,18 +370,21 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
     bool with_result = has_result(answer);
     if (answer->verb == QUEUE_AGAIN) {
-        pack_again(args, answer->again, delivery);
+        pack_again(args, answer->again, answer->hold_ms, delivery);
         return;
     }
     packed_put(&packed, delivery, 6);
     bool refuses = answer->verb == QUEUE_NACK && answer->final;
     uint64_t refusal = with_result ? REFUSE_WITH_RESULT : REFUSE;
-    packed_put(&packed, refuses ? refusal : (uint64_t)answer->verb, 1);
+    packed_put(&packed,
+               (refuses ? refusal : (uint64_t)answer->verb) | (answer->hold_ms ? WITH_HOLD : 0u), 1);
     packed_put(&packed, ms_of_answer(answer), 6);
     if (answer->verb == QUEUE_NACK && answer->has_priority)
         packed_put(&packed, answer->priority, 2);
     if (answer->verb == QUEUE_ACK && with_result)
         packed_put(&packed, 1, 1);
+    if (answer->hold_ms)
+        packed_put(&packed, (uint64_t)answer->hold_ms, 6);
     redis_command_arg(args, packed_slice(&packed));
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
@@ -417,6 +433,49 @@ void redis_pack_change(struct buffer *args, const struct queue_change *change)
     redis_command_arg(args, packed_slice(&packed));
 }
 
+enum { FLOW_IS_STRICT = 1, FLOW_HAS_ONE_SHARD = 2 };
+
+static void pack_flow_limits(struct packed *packed, const struct flow_limits *limits)
+{
+    packed_put(packed, limits->limit, 4);
+    packed_put(packed, limits->rate.count, 4);
+    packed_put(packed, limits->rate.unit, 1);
+    packed_put(packed, limits->burst, 4);
+}
+
+static bool flow_limits_are_set(const struct flow_limits *limits)
+{
+    return limits->limit || limits->rate.count || limits->burst;
+}
+
+static bool flow_is_set(const struct topic_flow *flow)
+{
+    return flow_limits_are_set(&flow->topic) || flow_limits_are_set(&flow->group) ||
+           flow->group_max_jobs || flow->group_order || flow->one_shard;
+}
+
+static void pack_flow(struct packed *packed, const struct topic_flow *flow)
+{
+    pack_flow_limits(packed, &flow->topic);
+    pack_flow_limits(packed, &flow->group);
+    packed_put(packed, flow->group_max_jobs, 6);
+    packed_put(packed,
+               (flow->group_order == FLOW_STRICT ? FLOW_IS_STRICT : 0u) |
+                   (flow->one_shard ? FLOW_HAS_ONE_SHARD : 0u),
+               1);
+}
+
+void redis_pack_group(struct buffer *args, const struct group_settings *settings)
+{
+    struct packed packed = {.len = 0};
+    packed_put(&packed, settings->weight, 1);
+    pack_flow_limits(&packed, &settings->limits);
+    packed_put(&packed, settings->max_jobs, 6);
+    packed_put(&packed, settings->paused, 1);
+    packed_put(&packed, (uint64_t)settings->paused_until_ms, 6);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings)
 {
     struct packed packed = {.len = 0};
@@ -428,14 +487,15 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
     packed_put(&packed, (uint64_t)settings->dedup_window_ms, 6);
     assert(packed.len == SETTINGS_BYTES);
     bool has_steps = settings->policy.backoff.kind == BACKOFF_LIST;
+    bool has_flow = flow_is_set(&settings->flow);
     bool keeps = settings->keep_finished_ms || settings->keep_finished_max ||
-                 settings->keep_finished_bytes || settings->keep_body;
+                 settings->keep_finished_bytes || settings->keep_body || has_flow;
     if (keeps || settings->max_jobs || settings->push_rate.count || has_steps) {
         packed_put(&packed, settings->max_jobs, 6);
         packed_put(&packed, settings->push_rate.count, 4);
         packed_put(&packed, settings->push_rate.unit, 1);
     }
-    char text[FIXED_BYTES + STEPS_BYTES];
+    char text[FIXED_BYTES + STEPS_BYTES + SETTINGS_FLOW_BYTES];
     memcpy(text, packed.at, packed.len);
     size_t bytes = packed.len;
     bytes += pack_steps(&settings->policy.backoff, text + bytes);
@@ -446,6 +506,8 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
         packed_put(&packed, settings->keep_finished_bytes, 6);
         packed_put(&packed, settings->keep_body, 1);
     }
+    if (has_flow)
+        pack_flow(&packed, &settings->flow);
     memcpy(text + bytes, packed.at, packed.len);
     redis_command_arg(args, slice_make(text, bytes + packed.len));
 }
@@ -522,9 +584,9 @@ static void read_steps(struct unpacking *in, struct backoff *out)
 static void read_status(struct unpacking *in, struct queue_result *out)
 {
     out->status = (enum queue_status)read_up_to(in, 1, QUEUE_REQUESTED);
-    unsigned state = read_up_to(in, 1, IS_REQUESTED | JOB_FINISHED);
+    unsigned state = read_up_to(in, 1, IS_REQUESTED | IS_HELD | JOB_FINISHED);
     out->cancel_requested = state & IS_REQUESTED;
-    out->state = (enum job_state)(state & ~(unsigned)IS_REQUESTED);
+    out->state = (enum job_state)(state & ~(unsigned)(IS_REQUESTED | IS_HELD));
     in->failed |= out->state > JOB_FINISHED;
     out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* the only one scripts reject */
 }
@@ -572,6 +634,11 @@ bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_r
     out->lease_until_ms = read_wall_ms(&in, adjust_ms);
     *rest = in.rest;
     return !in.failed;
+}
+
+bool redis_result_is_held(struct slice rest)
+{
+    return rest.len > 1 && (unsigned char)rest.at[1] & IS_HELD;
 }
 
 bool redis_unpack_u8(struct slice *rest, uint8_t *out)
@@ -633,6 +700,10 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
     out->has_keep = flags & HAS_KEEP;
     if (flags & HAS_KEEP)
         out->keep_ms = read_ms(in);
+    if (flags & HAS_GROUP) {
+        out->group = read_text(in, read_up_to(in, 1, JOB_GROUP_BYTES_MAX));
+        in->failed |= !out->group.len;
+    }
     if (flags & HAS_CONTENT_TYPE)
         out->content_type = read_content_type(in);
     if (flags & HAS_META)
@@ -818,12 +889,61 @@ static void read_totals(struct unpacking *in, struct topic_totals *out)
         *fields[i] = read_number(in, 6);
 }
 
-enum { TOPIC_IS_PAUSED = 1, TOPIC_HAS_FINISHED = 2 };
+static struct flow_limits read_flow_limits(struct unpacking *in)
+{
+    struct flow_limits limits = {.limit = (uint32_t)read_number(in, 4)};
+    limits.rate.count = (uint32_t)read_number(in, 4);
+    limits.rate.unit = (enum frequency_unit)read_number(in, 1);
+    limits.burst = (uint32_t)read_number(in, 4);
+    in->failed |= !frequency_is_valid(limits.rate);
+    return limits;
+}
+
+static void read_flow(struct unpacking *in, struct topic_flow *out)
+{
+    out->topic = read_flow_limits(in);
+    out->group = read_flow_limits(in);
+    out->group_max_jobs = read_number(in, 6);
+    unsigned bits = read_up_to(in, 1, FLOW_IS_STRICT | FLOW_HAS_ONE_SHARD);
+    out->group_order = bits & FLOW_IS_STRICT ? FLOW_STRICT : FLOW_FREE;
+    out->one_shard = bits & FLOW_HAS_ONE_SHARD;
+}
+
+bool redis_unpack_group(struct slice text, int64_t adjust_ms, struct queue_group *out)
+{
+    struct unpacking in = {.rest = text};
+    *out = (struct queue_group){.ready = read_number(&in, 6)};
+    out->leased = read_number(&in, 6);
+    out->held_by = (enum flow_held)read_up_to(&in, 1, FLOW_HELD_REASONS - 1);
+    out->held_until_ms = read_wall_ms(&in, adjust_ms);
+    out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
+    out->has_settings = in.rest.len > 0;
+    if (in.failed || !out->has_settings)
+        return !in.failed;
+    out->settings.weight = read_up_to(&in, 1, GROUP_WEIGHT_MAX);
+    out->settings.limits = read_flow_limits(&in);
+    out->settings.max_jobs = read_number(&in, 6);
+    out->settings.paused = read_up_to(&in, 1, 1);
+    out->settings.paused_until_ms = read_ms(&in);
+    return !in.failed && !in.rest.len;
+}
+
+bool redis_unpack_held(struct slice text, int64_t adjust_ms, struct queue_job *out)
+{
+    struct unpacking in = {.rest = text};
+    if (!text.len)
+        return true;
+    out->held_by = (enum flow_held)read_up_to(&in, 1, FLOW_HELD_REASONS - 1);
+    out->held_until_ms = read_wall_ms(&in, adjust_ms);
+    return !in.failed;
+}
+
+enum { TOPIC_IS_PAUSED = 1, TOPIC_HAS_FINISHED = 2, TOPIC_HAS_HELD = 4 };
 
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out)
 {
     struct unpacking in = {.rest = text};
-    unsigned flags = read_up_to(&in, 1, TOPIC_IS_PAUSED | TOPIC_HAS_FINISHED);
+    unsigned flags = read_up_to(&in, 1, TOPIC_IS_PAUSED | TOPIC_HAS_FINISHED | TOPIC_HAS_HELD);
     *out = (struct queue_topic){.paused = flags & TOPIC_IS_PAUSED};
     out->paused_until_ms = read_wall_ms(&in, adjust_ms);
     out->counts.delayed = read_number(&in, 6);
@@ -836,6 +956,8 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
     if (flags & TOPIC_HAS_FINISHED)
         out->counts.finished = read_number(&in, 6);
+    if (flags & TOPIC_HAS_HELD)
+        out->counts.held = read_number(&in, 6);
     struct unpacking settings = {.rest = read_text(&in, read_number(&in, 1))};
     if (settings.rest.len)
         read_settings(&settings, &out->settings);
@@ -845,6 +967,8 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     }
     if (settings.rest.len)
         read_keeps(&settings, &out->settings);
+    if (settings.rest.len)
+        read_flow(&settings, &out->settings.flow);
     in.failed |= settings.failed || settings.rest.len;
     out->settings.extension = in.rest;
     return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;

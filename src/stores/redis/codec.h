@@ -34,6 +34,7 @@ void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_
 /* Packs a change. Its `delivery` must be set if it has a lease. */
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
+void redis_pack_group(struct buffer *args, const struct group_settings *settings);
 
 /* Returns whether all pushes of a call were newly created, and when, on the shard's clock. */
 bool redis_unpack_all_made(struct slice rest, int64_t *now_ms);
@@ -44,6 +45,8 @@ void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t
  * for answer. */
 bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
+/* Returns whether the next result is of a ready job of a topic of which no job can be delivered now. */
+bool redis_result_is_held(struct slice rest);
 bool redis_unpack_u8(struct slice *rest, uint8_t *out);
 bool redis_unpack_u32(struct slice *rest, uint32_t *out);
 bool redis_unpack_u48(struct slice *rest, uint64_t *out);
@@ -79,7 +82,10 @@ bool redis_unpack_ended(struct slice message, struct redis_ended *out);
 /* Unpacks the counters returned by the script look: how often settings changed, how many watched
  * jobs died, and the number of the last message about the end of an awaited job. */
 bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths, uint64_t *ends);
+/* Unpacks why a job is held; an empty text: it is not held. */
+bool redis_unpack_held(struct slice text, int64_t adjust_ms, struct queue_job *out);
 /* Unpacks everything but the name. */
+bool redis_unpack_group(struct slice text, int64_t adjust_ms, struct queue_group *out);
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);
 
 #endif

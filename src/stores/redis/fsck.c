@@ -526,7 +526,7 @@ static const struct topic_part {
     {REDIS_CHECK_TOPIC, "successors"}, {REDIS_CHECK_SETS, "histories"},
     {REDIS_CHECK_TOPIC, "counts"},     {REDIS_CHECK_TOPIC, "split"},
     {REDIS_CHECK_TOPIC, "bytes"},      {REDIS_CHECK_TOPIC, "kept"},
-    {REDIS_CHECK_TOPIC, "event"},
+    {REDIS_CHECK_TOPIC, "groups"},     {REDIS_CHECK_TOPIC, "event"},
 };
 
 enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0], JOBS_KEY_BYTES_MAX = 1 << 16 };

@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 12 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 13 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -43,6 +43,8 @@ static const struct source {
     [REDIS_FIND] = SOURCE(find),
     [REDIS_PICK] = SOURCE(pick),
     [REDIS_AWAIT] = SOURCE(await),
+    [REDIS_GROUP] = SOURCE(group),
+    [REDIS_GROUPS] = SOURCE(groups),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
     [REDIS_CHECK_JOBS] = SOURCE(check_jobs),
@@ -56,7 +58,7 @@ static const struct source {
 
 /* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {PART(base),     PART(topics),  PART(leaves), PART(history),
-                                      PART(jobs),     PART(keeping), PART(events), PART(due),
+                                      PART(jobs),     PART(keeping), PART(events), PART(flow), PART(due),
                                       PART(answers),  PART(takes),   PART(ending), PART(moving),
                                       PART(findings), PART(sound)};
 

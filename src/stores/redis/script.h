@@ -31,7 +31,9 @@ enum redis_script {
     REDIS_FIND,
     REDIS_PICK,
     REDIS_AWAIT,
-    REDIS_SCRIPTS_SERVED = REDIS_AWAIT, /* last function of the library */
+    REDIS_GROUP,
+    REDIS_GROUPS,
+    REDIS_SCRIPTS_SERVED = REDIS_GROUPS, /* last function of the library */
     REDIS_CHECK,                        /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,

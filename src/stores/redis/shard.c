@@ -620,7 +620,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                           !redis_shard_is_missed(shard),
                                .accepting = shard->has_space && !inspection->evicts,
                                .keeps_finished = true,
-                               .awaits = true};
+                               .awaits = true,
+                               .groups = true};
     memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);
 }
 

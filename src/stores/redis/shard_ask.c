@@ -8,6 +8,7 @@
 
 #include "queue/copy.h"
 #include "queue/cursor.h"
+#include "queue/groups.h"
 
 #include <stdlib.h>
 
@@ -99,6 +100,7 @@ struct inquiry {
     char topic_text[JOB_TOPIC_BYTES_MAX], id_text[JOB_ID_BYTES_MAX];
     /* for topic calls */
     struct queue_topic_call topic_call;
+    enum queue_groups_order groups_order;
     uint64_t affected;
     bool stepped;    /* at least one step was carried out */
     int64_t reached; /* purge: sequence number reached; redrive: number left to do */
@@ -192,7 +194,8 @@ static enum queue_status read_got(const struct inquiry *inquiry, const struct re
         return QUEUE_UNAVAILABLE;
     out->job.topic = inquiry->topic;
     out->job.id = inquiry->id;
-    return QUEUE_OK;
+    struct slice held = slice_make(head->rest.at + 2, head->rest.len - 2); /* read_status read two */
+    return redis_unpack_held(held, head->adjust_ms, out) ? QUEUE_OK : QUEUE_UNAVAILABLE;
 }
 
 static void on_got(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
@@ -247,7 +250,8 @@ static bool read_listed(struct inquiry *inquiry, const struct redis_head *head,
     if (!redis_element(reply, at, &stored) || !redis_element(reply, at + 1, &state) ||
         !redis_element(reply, at + 2, &record) || !redis_element(reply, at + 3, &attempt) ||
         !redis_unpack_u8(&state, &number) || !redis_id_show(stored, room->id, &id) ||
-        !read_either(record, attempt, (enum job_state)number, head->adjust_ms, out, &room->end))
+        !read_either(record, attempt, (enum job_state)number, head->adjust_ms, out, &room->end) ||
+        !redis_unpack_held(state, head->adjust_ms, out))
         return false;
     out->job.topic = inquiry->topic;
     out->job.id = id;
@@ -372,7 +376,7 @@ static void on_topic(struct redis_call *call, enum redis_call_end end,
     topic.name = inquiry->topic;
     if (inquiry->topic_call.verb == QUEUE_TOPIC_PUT)
         redis_notification_event(inquiry->shard, QUEUE_EVENT_TOPIC, topic.name);
-    if (topic.counts.ready && !topic.paused)
+    if (topic.counts.ready > topic.counts.held && !topic.paused)
         redis_notification_ready(inquiry->shard, topic.name);
     struct queue_reply answer = {
         .status = (enum queue_status)status, .topics = &topic, .topic_count = 1};
@@ -765,6 +769,124 @@ static bool forecast_begin(struct redis_shard *shard, const struct queue_forecas
     return false;
 }
 
+/* ---- groups ---- */
+
+static void on_group(struct redis_call *call, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    struct queue_group group;
+    struct slice text;
+    uint8_t status;
+    if (end != REDIS_CALL_OK) {
+        inquiry_reply_status(inquiry, redis_shard_status(end));
+        return;
+    }
+    redis_shard_note_head(inquiry->shard, head);
+    struct slice rest = head->rest;
+    if (!redis_unpack_u8(&rest, &status) || status >= QUEUE_STATUSES) {
+        inquiry_reply_malformed(inquiry);
+        return;
+    }
+    if (status != QUEUE_OK) {
+        inquiry_reply_status(inquiry, (enum queue_status)status);
+        return;
+    }
+    if (!redis_element(reply, 1, &text) || !redis_unpack_group(text, head->adjust_ms, &group)) {
+        inquiry_reply_malformed(inquiry);
+        return;
+    }
+    group.name = inquiry->id;
+    struct queue_reply answer = {.status = QUEUE_OK, .groups = &group, .group_count = 1};
+    inquiry_reply(inquiry, &answer);
+}
+
+static bool group_begin(struct redis_shard *shard, const struct queue_group_call *group,
+                        struct queue_reply_to reply_to)
+{
+    /* The name of a group is as short as an id, and is kept where one is. */
+    struct inquiry *inquiry = inquiry_new(shard, group->topic, group->group, reply_to);
+    if (!inquiry)
+        return false;
+    bool changes = group->verb != QUEUE_GROUP_GET;
+    struct buffer *args = &inquiry->call.args;
+    redis_shard_call_init(&inquiry->call, REDIS_GROUP, changes, on_group);
+    if (!changes)
+        redis_command_text(args, ""); /* no ticket */
+    redis_command_number(args, (int64_t)group->verb);
+    redis_command_arg(args, inquiry->topic);
+    redis_command_arg(args, inquiry->id);
+    redis_command_number(args, shard->options.topics_max);
+    redis_pack_group(args, &group->settings);
+    redis_command_number(args, QUEUE_TOO_MANY_GROUPS);
+    return inquiry_begin(inquiry, changes ? 6 : 7);
+}
+
+enum { GROUP_ELEMENTS = 2 };
+
+static enum queue_status read_groups(const struct redis_head *head, const redisReply *reply,
+                                     struct queue_group *groups, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct slice name, text;
+        if (!redis_element(reply, 1 + i * GROUP_ELEMENTS, &name) ||
+            !redis_element(reply, 2 + i * GROUP_ELEMENTS, &text) ||
+            name.len > JOB_GROUP_BYTES_MAX ||
+            !redis_unpack_group(text, head->adjust_ms, &groups[i]))
+            return QUEUE_UNAVAILABLE;
+        groups[i].name = name;
+    }
+    return QUEUE_OK;
+}
+
+static void on_groups(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    struct queue_reply answer = {.status = redis_shard_status(end)};
+    char cursor[GROUPS_CURSOR_BYTES_MAX];
+    struct queue_group *groups = NULL;
+    uint8_t more = 0;
+    if (end == REDIS_CALL_OK) {
+        redis_shard_note_head(inquiry->shard, head);
+        answer.status = read_status(head, &more);
+    }
+    if (answer.status == QUEUE_OK) {
+        size_t count = (reply->elements - 1) / GROUP_ELEMENTS;
+        groups = calloc(count + 1, sizeof *groups);
+        answer.status = groups ? read_groups(head, reply, groups, count) : QUEUE_NO_MEMORY;
+        answer.groups = groups;
+        answer.group_count = answer.status == QUEUE_OK ? count : 0;
+        if (more && answer.group_count)
+            answer.cursor = slice_make(
+                cursor, groups_cursor_write(cursor, inquiry->groups_order, &groups[count - 1]));
+    }
+    if (answer.status == QUEUE_UNAVAILABLE && end == REDIS_CALL_OK)
+        redis_shard_log_malformed(inquiry->shard, REDIS_GROUPS);
+    inquiry_reply(inquiry, &answer);
+    free(groups);
+}
+
+static bool groups_begin(struct redis_shard *shard, const struct queue_groups_call *groups,
+                         struct queue_reply_to reply_to)
+{
+    struct inquiry *inquiry = inquiry_new(shard, groups->topic, (struct slice){0}, reply_to);
+    struct groups_place place = {.is_set = false};
+    if (!inquiry)
+        return false;
+    (void)groups_place_parse(groups, &place); /* the door has checked the cursor */
+    inquiry->groups_order = groups->order;
+    redis_shard_call_init(&inquiry->call, REDIS_GROUPS, false, on_groups);
+    struct buffer *args = &inquiry->call.args;
+    redis_command_arg(args, inquiry->topic);
+    redis_command_number(args, (int64_t)groups->order);
+    redis_command_number(args, groups->limit);
+    redis_command_number(args, place.is_set);
+    redis_command_number(args, (int64_t)(place.number & INT64_MAX));
+    redis_command_arg(args, place.name.len ? place.name : (struct slice){.at = ""});
+    return inquiry_begin(inquiry, 6);
+}
+
 /* ---- all calls ---- */
 
 /* Returns false if memory runs out. */
@@ -782,6 +904,10 @@ static bool ask_begin(struct redis_shard *shard, const struct command *command,
         return forecast_begin(shard, &command->forecast, reply_to);
     case COMMAND_FIND:
         return redis_find_begin(shard, command, reply_to);
+    case COMMAND_GROUP:
+        return group_begin(shard, &command->group, reply_to);
+    case COMMAND_GROUPS:
+        return groups_begin(shard, &command->groups, reply_to);
     default:
         return topics_begin(shard, &command->topics, reply_to);
     }

@@ -115,6 +115,7 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
     for (size_t i = 0; i < batch->count; i++) {
         struct request *request = batch->items[i].owner;
         struct queue_result *result = &request->results[batch->items[i].index];
+        bool is_held = redis_result_is_held(*answer->rest);
         malformed =
             malformed || !(is_push ? push_unpack(&batch->items[i], head, answer->rest, result)
                                    : redis_unpack_result(answer->rest, head->adjust_ms, result));
@@ -124,7 +125,7 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
             shard->may_pack = true;
             shard->unpacked++;
         }
-        any_ready |= result->state == JOB_READY;
+        any_ready |= result->state == JOB_READY && !is_held;
         request_item_done(request);
     }
     if (malformed)
@@ -233,11 +234,12 @@ static bool answer_item_done(struct redis_batch *batch, size_t i,
     uint32_t index = batch->items[i].index;
     struct queue_result *result = &request->results[index];
     struct slice name, topic, stored;
+    bool is_held = redis_result_is_held(*answer->rest);
     bool good = redis_unpack_answered(answer->rest, answer->head->adjust_ms, result) &&
                 redis_element(answer->reply, answer->at + i, &name);
     if (good && split_name(name, &topic, &stored)) {
         keep_id(request, index, stored);
-        if (result->state == JOB_READY)
+        if (result->state == JOB_READY && !is_held)
             redis_notification_ready(batch->shard, topic);
     }
     if (!good)

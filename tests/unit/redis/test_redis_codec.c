@@ -78,6 +78,8 @@ static struct queue_push a_push(struct random *random)
         push.when.ms = (int64_t)below_48_bits(random);
     if (random_below(random, 2))
         push.policy = a_policy(random);
+    if (random_below(random, 2))
+        push.group = random_text(random, 6, 1, JOB_GROUP_BYTES_MAX);
     push.has_keep_finished = random_below(random, 2);
     if (push.has_keep_finished)
         push.keep_finished_ms = (int64_t)below_48_bits(random);
@@ -123,7 +125,7 @@ static void make_record(struct buffer *record, const struct packed_push *packed,
         tail = slice_make(tail.at + past, tail.len - past);
     }
     buffer_clear(record);
-    put(record, (packed->flags & 39) | (number_at(packed->spec, 1, 1) == QUEUE_DUE_AT ? 8 : 0), 1);
+    put(record, (packed->flags & 103) | (number_at(packed->spec, 1, 1) == QUEUE_DUE_AT ? 8 : 0), 1);
     put(record, priority, 2);
     put(record, sequence, 6);
     put(record, (uint64_t)due_ms, 6);
@@ -161,6 +163,7 @@ CLAIM(a_pushed_job_is_shown)
         same_policy(&job.policy, &push.policy);
         assert_int_equal(job.has_keep, push.has_keep_finished);
         assert_int_equal(job.keep_ms, push.keep_finished_ms);
+        assert_true(slice_equals(job.group, push.group));
         assert_int_equal(job.priority, priority);
         assert_int_equal(job.sequence, round);
         assert_int_equal(job.due_ms, due_ms - adjust_ms);
@@ -400,6 +403,23 @@ CLAIM(a_common_content_type_takes_one_byte)
 
 /* ---- topics ---- */
 
+static struct flow_limits some_limits(struct random *random)
+{
+    struct flow_limits limits = {.limit = (uint32_t)random_below(random, 1000000),
+                                 .burst = (uint32_t)random_below(random, 1000)};
+    if (random_below(random, 2))
+        limits.rate = (struct frequency){1 + (uint32_t)random_below(random, 1000000),
+                                         (enum frequency_unit)(1 + random_below(random, 3))};
+    return limits;
+}
+
+static void same_flow_limits(const struct flow_limits *a, const struct flow_limits *b)
+{
+    assert_int_equal(a->limit, b->limit);
+    assert_int_equal(a->burst, b->burst);
+    assert_true(frequency_equal(a->rate, b->rate));
+}
+
 static struct topic_settings some_settings(struct random *random)
 {
     struct topic_settings settings = {.policy = a_policy(random),
@@ -415,6 +435,9 @@ static struct topic_settings some_settings(struct random *random)
     if (random_below(random, 2))
         settings.push_rate = (struct frequency){1 + (uint32_t)random_below(random, 1000000),
                                                 (enum frequency_unit)(1 + random_below(random, 3))};
+    if (random_below(random, 2))
+        settings.flow = (struct topic_flow){
+            .topic = some_limits(random), .group = some_limits(random), .group_max_jobs = 7};
     return settings;
 }
 
@@ -464,6 +487,9 @@ CLAIM(settings_come_back_with_the_topic)
         assert_int_equal(topic.settings.dedup_window_ms, settings.dedup_window_ms);
         assert_int_equal(topic.settings.max_jobs, settings.max_jobs);
         assert_true(frequency_equal(topic.settings.push_rate, settings.push_rate));
+        same_flow_limits(&topic.settings.flow.topic, &settings.flow.topic);
+        same_flow_limits(&topic.settings.flow.group, &settings.flow.group);
+        assert_int_equal(topic.settings.flow.group_max_jobs, settings.flow.group_max_jobs);
         for (size_t len = 0; len < bare; len++)
             assert_false(redis_unpack_topic(slice_make(text.at, len), 0, &topic));
         if (extension.len == TOPIC_EXTENSION_BYTES_MAX) {
@@ -473,6 +499,82 @@ CLAIM(settings_come_back_with_the_topic)
     }
     buffer_fini(&args);
     buffer_fini(&text);
+}
+
+CLAIM(a_topic_shows_how_many_jobs_are_held)
+{
+    struct buffer text;
+    struct queue_topic topic;
+
+    buffer_init(&text, SIZE_MAX / 2);
+    put(&text, 4, 1);
+    put(&text, 0, 6);
+    for (uint64_t i = 1; i <= 17; i++)
+        put(&text, i, 6);
+    put(&text, 3, 6);
+    put(&text, 0, 1);
+    assert_true(redis_unpack_topic(buffer_slice(&text), 0, &topic));
+    assert_int_equal(topic.counts.held, 3);
+    assert_int_equal(topic.counts.finished, 0);
+    buffer_fini(&text);
+}
+
+/* ---- groups ---- */
+
+CLAIM(settings_of_a_group_come_back_with_it)
+{
+    struct random random = seed_random(__func__);
+    struct buffer args, text;
+
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&text, SIZE_MAX / 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct group_settings settings = {.weight =
+                                              (uint32_t)random_below(&random, GROUP_WEIGHT_MAX + 1),
+                                          .limits = some_limits(&random),
+                                          .paused = random_below(&random, 2),
+                                          .paused_until_ms = (int64_t)below_48_bits(&random)};
+        struct queue_group group;
+
+        buffer_clear(&args);
+        redis_pack_group(&args, &settings);
+        struct slice rest = buffer_slice(&args);
+        buffer_clear(&text);
+        put(&text, 11, 6);
+        put(&text, 22, 6);
+        put(&text, FLOW_HELD_HOLD, 1);
+        put(&text, 500000, 6);
+        put(&text, 600000, 6);
+        size_t bare = text.len;
+        buffer_append_slice(&text, next_arg(&rest));
+        assert_true(redis_unpack_group(buffer_slice(&text), adjust_ms, &group));
+        assert_int_equal(group.ready, 11);
+        assert_int_equal(group.leased, 22);
+        assert_int_equal(group.held_by, FLOW_HELD_HOLD);
+        assert_int_equal(group.held_until_ms, 500000 - adjust_ms);
+        assert_int_equal(group.oldest_ready_due_ms, 600000 - adjust_ms);
+        assert_true(group.has_settings);
+        assert_int_equal(group.settings.weight, settings.weight);
+        same_flow_limits(&group.settings.limits, &settings.limits);
+        assert_int_equal(group.settings.paused, settings.paused);
+        assert_int_equal(group.settings.paused_until_ms, settings.paused_until_ms);
+        for (size_t len = 0; len < text.len; len++)
+            assert_int_equal(redis_unpack_group(slice_make(text.at, len), 0, &group), len == bare);
+    }
+    buffer_fini(&args);
+    buffer_fini(&text);
+}
+
+CLAIM(an_unknown_reason_of_a_held_job_is_rejected)
+{
+    struct queue_job job = {0};
+
+    assert_true(redis_unpack_held(slice_of(""), adjust_ms, &job));
+    assert_int_equal(job.held_by, FLOW_NOT_HELD);
+    assert_true(redis_unpack_held(slice_make("\2\0\0\0\0\0\0", 7), adjust_ms, &job));
+    assert_int_equal(job.held_by, FLOW_HELD_RATE);
+    assert_int_equal(job.held_until_ms, 0);
+    assert_false(redis_unpack_held(slice_make("\10\0\0\0\0\0\0", 7), adjust_ms, &job));
 }
 
 CLAIMS_MAIN(NULL, NULL)

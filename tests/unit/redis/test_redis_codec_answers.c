@@ -45,6 +45,24 @@ CLAIM(for_good_is_a_verb_of_its_own_and_a_return_may_wait)
     buffer_fini(&args);
 }
 
+CLAIM(a_hold_ends_the_numbers_of_an_answer)
+{
+    struct buffer args;
+    struct queue_answer answer = {.verb = QUEUE_ACK, .hold_ms = 258};
+
+    buffer_init(&args, SIZE_MAX / 2);
+    assert_true(slice_equals(packed_answer(&args, &answer),
+                             slice_make("\x41\0\0\0\0\0\0\0\0\0\0\1\2", 13)));
+    answer = (struct queue_answer){.verb = QUEUE_NACK,
+                                   .delay_ms = 0,
+                                   .has_priority = true,
+                                   .priority = 7,
+                                   .hold_ms = 1};
+    assert_true(slice_equals(packed_answer(&args, &answer),
+                             slice_make("\x42\0\0\0\0\0\0\0\7\0\0\0\0\0\1", 15)));
+    buffer_fini(&args);
+}
+
 CLAIM(a_result_follows_an_ack_and_a_final_nack_with_its_type)
 {
     struct buffer args;
@@ -250,6 +268,18 @@ CLAIM(an_unknown_status_or_state_is_refused)
 
     assert_false(redis_unpack_result(&status, 0, &result));
     assert_false(redis_unpack_result(&is, 0, &result));
+}
+
+CLAIM(a_ready_job_of_a_held_topic_is_marked)
+{
+    struct slice held = slice_make("\1\x42\0\0\0\0\0\0", 8);
+    struct queue_result result = {0};
+
+    assert_true(redis_result_is_held(held));
+    assert_true(redis_unpack_result(&held, 0, &result));
+    assert_int_equal(result.state, JOB_READY);
+    assert_false(redis_result_is_held(slice_make("\1\2\0\0\0\0\0\0", 8)));
+    assert_false(redis_result_is_held(slice_of("")));
 }
 
 /* ---- steps ---- */

@@ -3,7 +3,7 @@
 -- shard arrive in the order of their numbers; a page that arrived before changes nothing. `shift`: this shard's clock minus that shard's.
 local ticket, source, page, kind, name, shift = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 begin(KEYS, ticket, name)
-local ARRIVED, IDS, TOTALS, RECORDS, KEPT = T .. ':arrived', 2, 3, 4, 5
+local ARRIVED, IDS, TOTALS, RECORDS, KEPT, GROUPS = T .. ':arrived', 2, 3, 4, 5, 6
 if tonumber(call('HGET', ARRIVED, source) or 0) >= page then return shown('') end
 
 local t = topic_make(name, 1 / 0)
@@ -31,7 +31,8 @@ local function job_arrives(id, record, try, history)
         add(histories, id, pack('>I6', sequence) .. sub(history, 7))
     end
     if j.priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
-    if flags >= 32 then raise(t, keeping.FLAG) end
+    if flags % 64 >= 32 then raise(t, keeping.FLAG) end
+    if flags >= flow.RECORD then flow.group_all(t) end
     sequence, core_is_changed = max(sequence, j.delivery), true
     add(records, id, record)
     count(t, 'pushed', 1)
@@ -53,6 +54,8 @@ local function arrive(id, text, try, history)
         event_at(t, until_ms)
     elseif kind == TOTALS then
         totals_arrive(text)
+    elseif kind == GROUPS then
+        flow.own_put(t, id, text)
     elseif kind == KEPT then
         keeping.arrive(t, id, text, shift)
     elseif kind == RECORDS then

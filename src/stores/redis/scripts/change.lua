@@ -76,4 +76,8 @@ local answers = {}
 for i = 3, #ARGV, 2 do
     answers[#answers + 1] = change(ARGV[i], unpack_from('>BBBI2I6', ARGV[i + 1]))
 end
+if t and t.flow then flow.settle(t) end
+if t and t.flow and flow.open_of(t) <= 0 then
+    for i = 1, #answers do answers[i] = flow.mark(answers[i]) end
+end
 return changed(ticket, table.concat(answers))

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
 -- Recreates a lost core: its numbers begin above all that were given out.
@@ -47,8 +47,9 @@ end
 local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
-                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset'}
-local NUMBERED = {leaf = true, ready = true, page = true}
+                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
+                        groups = 'hash', group = 'hash', wakes = 'zset', turns = 'zset'}
+local NUMBERED = {leaf = true, ready = true, page = true, turns = true}
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
 local function check_numbered(family, topic, number)
@@ -56,7 +57,13 @@ local function check_numbered(family, topic, number)
     local t = topic_here()
     if family == 'ready' then
         if not call('ZSCORE', t.priorities, number) and find(topic, '', 'priority ' .. number .. ' has ready jobs but is not in the list of priorities', 'added') then
-            call('ZADD', t.priorities, number, number)
+            call('ZADD', t.priorities, flow.lane_read(number), number)
+        end
+        return false
+    end
+    if family == 'turns' then
+        if call('ZCOUNT', t.priorities, number, number) == 0 and find(topic, '', 'groups have their turn in priority ' .. number .. ', which has no ready jobs', 'removed') then
+            call('DEL', t.turns .. number)
         end
         return false
     end
@@ -83,6 +90,7 @@ local function check_key(rest)
     local family, topic = string.match(rest, '^(%l+):([^:]+)$')
     local number
     if not family then family, topic, number = string.match(rest, '^(%l+):([^:]+):(%d+)$') end
+    if not family then family, topic, number = string.match(rest, '^(ready):([^:]+):(%d+:.+)$') end
     local wanted = TYPES[rest]
     if family and (NUMBERED[family] or false) == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
     if not wanted or kind ~= wanted then

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow due ending findings sound
 -- A step of a check of a topic's jobs: can each be read, and does it hang where it belongs?
 local t = topic_here()
 
@@ -40,6 +40,7 @@ local function check_job(j, place)
     if not has(t, SPECIAL) and (j.flags % 2 == 1 or j.priority ~= 100)
         and find(t.name, j.id, 'has its own priority or policy, but the topic lacks the flag', 'flag set') then raise(t, SPECIAL) end
     if not has(t, TRIED) and j.tried and j.state == DELAYED and find(t.name, j.id, 'was tried and waits, but the topic lacks the flag', 'flag set') then raise(t, TRIED) end
+    if flow.group_of(j) ~= '' and not has(t, flow.GROUPED) and find(t.name, j.id, 'is of a group, but the topic lacks the flag', 'flag set') then flow.group_all(t) end
     check_try(j)
     local wrong = what_is_wrong(j, place)
     if wrong and find(t.name, j.id, 'is ' .. wrong, 'moved where it belongs') then rehang(t, j) end
@@ -79,15 +80,16 @@ local function places_of(jobs)
     local members, places, of_priority = {}, {}, {}
     for i = 1, #jobs do
         members[i], places[i] = jobs[i].member, {}
-        local group = of_priority[jobs[i].priority] or {at = {}, members = {}}
-        of_priority[jobs[i].priority] = group
+        local lane = flow.lane_of(jobs[i])
+        local group = of_priority[lane] or {at = {}, members = {}}
+        of_priority[lane] = group
         group.at[#group.at + 1], group.members[#group.members + 1] = i, members[i]
     end
     for _, set in ipairs({'held', 'dead', 'expiry', 'fresh'}) do
         for i, score in ipairs(ask_many('ZMSCORE', t[set], members)) do places[i][set] = score end
     end
-    for priority, group in pairs(of_priority) do
-        for i, score in ipairs(ask_many('ZMSCORE', t.ready_of .. priority, group.members)) do places[group.at[i]].ready = score end
+    for lane, group in pairs(of_priority) do
+        for i, score in ipairs(ask_many('ZMSCORE', t.ready_of .. lane, group.members)) do places[group.at[i]].ready = score end
     end
     return places
 end

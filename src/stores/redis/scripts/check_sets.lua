@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)
@@ -30,7 +30,7 @@ end
 local function check_expiry(t)
     local members, following = scan(t.expiry, 'ZSCAN', step.cursor)
     check_members(t, t.expiry, 'expiry', members, function(j, score)
-        if j.state == LEASED_STATE or j.state == DEAD or not call('ZSCORE', t.ready_of .. j.priority, j.member) then return '' end
+        if j.state == LEASED_STATE or j.state == DEAD or not call('ZSCORE', t.ready_of .. flow.lane_of(j), j.member) then return '' end
         local ttl = own_ttl(j)
         if ttl > 0 and score ~= j.first + ttl then return format(' by %d instead of %d', score, j.first + ttl) end
     end)
@@ -49,17 +49,18 @@ local function check_ready(t)
     if not priority then return '' end
     local key = t.ready_of .. priority
     local exists = call('EXISTS', key) == 1
-    if tonumber(priority) ~= tonumber(score) or not exists then
+    local number = flow.lane_read(priority)
+    if number ~= tonumber(score) or not exists then
         local what = format("priority '%s' is in the list as %s%s", priority, score, exists and '' or ', without ready jobs')
         if find(t.name, '', what, 'corrected') then
             call('ZREM', t.priorities, priority)
-            if exists and tonumber(priority) then call('ZADD', t.priorities, priority, priority) end
+            if exists and number then call('ZADD', t.priorities, number, priority) end
             return 'again' -- from the start: their order has changed
         end
     end
     local members, following = scan(key, 'ZSCAN', inside)
     check_members(t, key, 'ready of priority ' .. priority, members, function(j, by)
-        if j.priority ~= tonumber(priority) then return format(', its own is %d', j.priority) end
+        if tostring(flow.lane_of(j)) ~= priority then return format(', its own is %s', flow.lane_of(j)) end
         return waits(j, by)
     end)
     if step.repairs and exists then ready_is_empty(t, priority) end

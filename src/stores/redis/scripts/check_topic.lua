@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow due ending findings sound
 -- A step of a check of a topic as a whole: its settings, its counts, its next event.
 local t, exists = topic_here()
 local EXTENSION_BYTES_MAX = 4096
@@ -13,7 +13,7 @@ local function check_whole()
         t.f[NEXT] = t.f[LISTED]
         call('ZADD', TOPICS, 'NX', text_of(NONE), t.name)
     end
-    local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + 1) or ''
+    local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + (t.flow and flow.BYTES or 0) + 1) or ''
     if kept ~= '' and not topic_rules.settings_are_whole(kept) and find(t.name, '', 'the settings are unreadable', 'dropped') then
         t.is_changed = true
         settings_notify(NOBODY, t.name)
@@ -120,7 +120,7 @@ local function retrying_of(page)
         end
     end
     for _, j in ipairs(jobs_get(t, ids)) do
-        if j and not call('ZSCORE', t.ready_of .. j.priority, j.member) then found = found + 1 end
+        if j and not call('ZSCORE', t.ready_of .. flow.lane_of(j), j.member) then found = found + 1 end
     end
     step.looked = step.looked + #page / 2
     return found
@@ -240,6 +240,138 @@ local function check_successors()
     return following
 end
 
+-- ---- groups ----
+
+local GROUPS_MAX = 100000 -- groups, lines of ready jobs and leases that one call counts
+
+-- Returns how many jobs of each group are in flight.
+local function in_flight_found()
+    local members, found = call('ZRANGE', t.held, '0', '-1'), {}
+    for from = 1, #members, 64 do
+        local ids = {}
+        for i = from, min(from + 63, #members) do ids[#ids + 1] = sub(members[i], 7) end
+        for _, record in ipairs(call('HMGET', t.jobs, unpack(ids))) do
+            if record and is_readable(record) then
+                local name = flow.group_in(record)
+                found[name] = (found[name] or 0) + 1
+            end
+        end
+    end
+    step.looked = step.looked + #members
+    return found
+end
+
+-- Returns of each group how many jobs are ready, and the first of each priority; and the priorities.
+local function ready_found()
+    local found, priorities = {}, {}
+    for _, lane in ipairs(call('ZRANGE', t.priorities, '0', '-1')) do
+        local priority, name = flow.lane_read(lane)
+        local first = call('ZRANGE', t.ready_of .. lane, '0', '0', 'WITHSCORES')
+        local one = found[name] or {ready = 0, heads = {}}
+        found[name], priorities[priority] = one, true
+        if first[1] then
+            one.ready = one.ready + call('ZCARD', t.ready_of .. lane)
+            one.heads[priority] = {tonumber(first[2]), (unpack_from('>I6', first[1]))}
+        end
+        step.looked = step.looked + 1
+    end
+    return found, priorities
+end
+
+local function heads_agree(a, b)
+    for priority, head in pairs(a) do
+        if not b[priority] or b[priority][1] ~= head[1] or b[priority][2] ~= head[2] then return false end
+    end
+    for priority in pairs(b) do
+        if not a[priority] then return false end
+    end
+    return true
+end
+
+local function check_group(g, in_flight, found)
+    if g.in_flight ~= in_flight or g.ready ~= found.ready or not heads_agree(g.heads, found.heads) then
+        local what = format("the group '%s' counts %d in flight and %d ready, but there are %d and %d", g.name, g.in_flight, g.ready, in_flight, found.ready)
+        if g.in_flight == in_flight and g.ready == found.ready then what = format("the group '%s' has another first job than it knows of", g.name) end
+        if find(t.name, '', what, 'counted again') then
+            flow.touch(t, g)
+            g.in_flight, g.ready, g.heads = in_flight, found.ready, found.heads
+        end
+        return
+    end
+    local wakes = call('ZSCORE', t.wakes, g.name)
+    if (wakes and true or false) ~= (g.in_wakes or false) and find(t.name, '', format("the group '%s' and the list of groups to wake disagree", g.name), 'corrected') then
+        flow.touch(t, g)
+        g.in_wakes = true
+    elseif g.ready > 0 and g.open == 0 and not wakes and flow.may_go_on(t, g)
+        and find(t.name, '', format("the group '%s' may be served, but has no turn", g.name), 'its turn added') then
+        flow.touch(t, g)
+    end
+end
+
+-- Checks that the turns of a priority are those that the groups know of.
+local function check_turns(priority, wanted)
+    local key, is_wrong, count = t.turns .. priority, false, 0
+    for _, member in ipairs(call('ZRANGE', key, '0', '-1')) do
+        count = count + 1
+        if not wanted[member] then is_wrong = true end
+    end
+    for _ in pairs(wanted) do count = count - 1 end
+    if (is_wrong or count ~= 0) and find(t.name, '', format('the turns of priority %d are not those of its groups', priority), 'made again') then
+        call('DEL', key)
+        for _, g in pairs(wanted) do
+            flow.touch(t, g)
+            g.places[priority] = nil
+        end
+    end
+end
+
+local function check_groups()
+    step.looked = 1
+    if not exists then return '' end
+    if not has(t, flow.GROUPED) then
+        if call('EXISTS', t.groups, t.group_settings, t.wakes) > 0 and find(t.name, '', 'has groups, but lacks the flag', 'flag set') then flow.group_all(t) end
+        if not has(t, flow.GROUPED) then return '' end
+    end
+    if call('HLEN', t.groups) + call('ZCARD', t.priorities) + call('ZCARD', t.held) > GROUPS_MAX then
+        find(t.name, '', 'has too many groups or leases to count them in one step', 'run it again when there are fewer', 3)
+        return ''
+    end
+    if call('EXISTS', t.group_settings) == 1 and not t.flow.has_own
+        and find(t.name, '', 'some groups have settings, but the topic does not know of them', 'corrected') then
+        t.flow.has_own, t.is_changed = true, true
+    end
+    local settings = call('HGETALL', t.group_settings)
+    for i = 1, #settings, 2 do
+        if not flow.own_is_whole(settings[i + 1]) and find(t.name, '', format("the settings of the group '%s' are unreadable", settings[i]), 'dropped') then
+            call('HDEL', t.group_settings, settings[i])
+        end
+    end
+    local in_flight, ready, priorities = in_flight_found(), ready_found()
+    local names, wanted, open = call('HKEYS', t.groups), {}, 0
+    for name in pairs(in_flight) do names[#names + 1] = name end
+    for name in pairs(ready) do names[#names + 1] = name end
+    flow.load(t, names)
+    for priority in pairs(priorities) do wanted[priority] = {} end
+    for name, g in pairs(t.known_groups) do
+        open = open + g.open
+        for priority, member in pairs(g.places) do
+            wanted[priority] = wanted[priority] or {}
+            wanted[priority][member] = g
+        end
+        check_group(g, in_flight[name] or 0, ready[name] or {ready = 0, heads = {}})
+    end
+    for priority, members in pairs(wanted) do check_turns(priority, members) end
+    if t.flow.open ~= open and find(t.name, '', format('counts %d jobs that may be delivered, but its groups have %d', t.flow.open, open), 'counted again') then
+        t.flow.open, t.is_changed = open, true
+    end
+    for _, name in ipairs(call('ZRANGE', t.wakes, '0', '-1')) do
+        if not t.known_groups[name] and find(t.name, '', format("the list of groups to wake names '%s', which has nothing to wake for", name), 'removed') then
+            call('ZREM', t.wakes, name)
+        end
+    end
+    return ''
+end
+
 -- ---- what is to happen next ----
 
 -- Fresh jobs stay below the bound that others pack by until time passes; twice that leaves room for a clock that was put right.
@@ -266,8 +398,8 @@ end
 
 -- Drops what a deleted topic left: a topic of that name that is created later would begin with it.
 local function check_remains()
-    if step.is_gone(t) and call('EXISTS', t.extension, t.kept) > 0 and find(t.name, '', 'the topic does not exist, but a part of its settings or figures does', 'dropped') then
-        call('DEL', t.extension, t.kept)
+    if step.is_gone(t) and call('EXISTS', t.extension, t.kept, t.groups, t.group_settings, t.wakes) > 0 and find(t.name, '', 'the topic does not exist, but a part of its settings or figures does', 'dropped') then
+        call('DEL', t.extension, t.kept, t.groups, t.group_settings, t.wakes)
     end
     return ''
 end
@@ -277,7 +409,7 @@ local function check_event()
     if not exists then return check_remains() end
     check_unpacked()
     check_flags()
-    local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished), keeping.first_event(t)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
+    local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished), first_score(t.wakes), keeping.first_event(t)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
     local looks_at = kept and max(kept, t.f[LISTED], t.f[NEXT])
     if not kept or looks_at > real or kept ~= t.f[LISTED] or kept > t.f[NEXT] then
         local what = kept and format('has the topic at %d, but its next event is at %d', looks_at, real) or 'lacks the topic'
@@ -290,5 +422,5 @@ local function check_event()
     return ''
 end
 
-local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, kept = check_kept, successors = check_successors, event = check_event}
+local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, kept = check_kept, successors = check_successors, groups = check_groups, event = check_event}
 return step_end(PARTS[step.part]())

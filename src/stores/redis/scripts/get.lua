@@ -10,4 +10,5 @@ if not j then
     return shown(pack('>BB', NOT_FOUND, 0))
 end
 local history = j.tried and has(t, HISTORIC) and call('HGET', t.history, j.id)
-return shown(pack('>BB', OK, shown_state(j)), {j.record, j.tried and history_shown(j.record, try_of(j), history) or ''})
+local held = t.flow and shown_state(j) == READY and flow.held_packed(t, flow.group_of(j)) or ''
+return shown(pack('>BB', OK, shown_state(j)) .. held, {j.record, j.tried and history_shown(j.record, try_of(j), history) or ''})

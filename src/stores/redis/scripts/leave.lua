@@ -6,7 +6,7 @@ local ticket, most, bytes_most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 begin(KEYS, ticket)
 local MOVES, LEAVES = T .. ':moving', T .. ':leaving'
 local NOTHING, PAGE, BUSY, EMPTY = 0, 1, 2, 3
-local JOBS, IDS, TOTALS, RECORDS, KEPT = 1, 2, 3, 4, 5 -- kinds of page: jobs, remembered ids, a topic's totals, records set aside by a repair, kept jobs
+local JOBS, IDS, TOTALS, RECORDS, KEPT, GROUPS = 1, 2, 3, 4, 5, 6 -- kinds of page: jobs, remembered ids, a topic's totals, records set aside by a repair, kept jobs, settings of groups
 local MOVER_MS, TOPICS_LOOKED_AT = 1000, 200
 
 local function leave_answer(what, page, kind, more)
@@ -89,7 +89,7 @@ local function topic_end(t)
     local totals = {}
     for i = AT.pushed, AT.redriven do totals[#totals + 1] = pack('>I6', max(0, t.f[i])) end
     call('HSET', MOVES, 'totals', table.concat(totals))
-    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order)
+    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order, t.groups, t.wakes)
     call('ZREM', TOPICS, t.name)
     call('SREM', UNPACKED, t.name)
     t.is_deleted = true
@@ -104,11 +104,13 @@ local function page_of(t)
     if call('HLEN', t.jobs) > 0 then return page_of_strays(t) end
     local ids = call('ZRANGE', t.finished, '0', text_of(most - 1))
     if #ids > 0 then return begin_page(t, IDS, ids) end
-    ids = t.f[1] >= keeping.FLAG and keeping.leave(t, most) or ids
+    ids = has(t, keeping.FLAG) and keeping.leave(t, most) or ids
     if #ids > 0 then return begin_page(t, KEPT, ids) end
     local broken = call('HSCAN', T .. ':broken:' .. t.name, '0', 'COUNT', '10')[2]
     for i = 1, #broken, 2 do ids[#ids + 1] = broken[i] end
     if #ids > 0 then return begin_page(t, RECORDS, ids) end
+    ids = t.flow and call('HKEYS', t.group_settings) or ids
+    if #ids > 0 then return begin_page(t, GROUPS, ids) end
     return topic_end(t)
 end
 
@@ -139,6 +141,7 @@ end
 local function element_of(t, id)
     if kind == TOTALS then return call('HGET', MOVES, 'totals'), '', '' end
     if kind == KEPT then return call('HGET', t.done, id) or '', '', '' end
+    if kind == GROUPS then return call('HGET', keys_of(t.name).__index.group_settings, id) or '', '', '' end
     if kind == IDS then return pack('>I6', tonumber(call('ZSCORE', t.finished, id) or 0)), '', '' end
     if kind == RECORDS then return call('HGET', T .. ':broken:' .. t.name, id) or '', '', '' end
     local record = call('HGET', t.jobs, id) or ''

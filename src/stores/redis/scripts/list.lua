@@ -12,7 +12,7 @@ local more, bytes, listed = {}, 0, 0
 -- Returns kept jobs, newest first. The cursor: the end of the last job's time, and its number; nothing: from the newest.
 local function list_kept()
     local is_more = false
-    if t.f[1] < keeping.FLAG then return is_more end
+    if not has(t, keeping.FLAG) then return is_more end
     keeping.walk(t, after_due < 0 and NONE or after_due, after_due < 0 and NONE or after_sequence, function(id, value)
         if not keeping.is_shown(value) then return true end
         is_more = #more / 4 >= limit or bytes > BYTES_MAX
@@ -113,7 +113,8 @@ end)
 local function without_body(record)
     local flags, at = unpack_from('>B', record), 16
     if flags % 2 == 1 then at = topic_rules.policy_end(record) end
-    if flags >= 32 then at = at + 6 end
+    if flags % 64 >= 32 then at = at + 6 end
+    if flags >= flow.RECORD then at = at + 1 + byte(record, at) end
     if flags % 4 >= 2 then
         local length = unpack_from('>B', record, at)
         at = at + 1 + (length <= 128 and length or 0)
@@ -131,7 +132,8 @@ for i = 1, min(limit, #found) do
         bytes = bytes + #record
         if bytes > BYTES_MAX and listed > 0 then break end
         local at = #more
-        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = f[3], pack('>B', f[4]), record, try
+        local held = t.flow and f[4] == READY and flow.held_packed(t, flow.group_in(record)) or ''
+        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = f[3], pack('>B', f[4]) .. held, record, try
     end
     listed = i
 end

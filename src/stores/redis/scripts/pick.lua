@@ -25,7 +25,7 @@ if kept then
     local status, first, last = unpack_from('>BI6I6', kept)
     for delivery = first, last do
         local place, words = call('HGET', LEASED, text_of(delivery)), {}
-        if place and take_again(delivery, delivery, words) > 0 then show(sub(place, 7, string.find(place, '\0', 7, true) - 1), words) end
+        if place and take_again(delivery, delivery, words) > 0 then show(flow.split(place), words) end
     end
     return shown(answer_of(status), out)
 end
@@ -43,11 +43,12 @@ local function lease_job(t, j)
     j.lease_until = now + 1 + j.lease
     soonest = min(soonest, j.lease_until)
     local number = text_of(sequence)
-    call('HSET', LEASED, number, sub(j.member, 1, 6) .. t.name .. '\0' .. id)
+    call('HSET', LEASED, number, sub(j.member, 1, 6) .. flow.place(t, flow.group_of(j)) .. id)
     call('ZADD', LEASES, text_of(j.lease_until), number)
     call('ZADD', t.held, text_of(j.due), j.member)
     try_write(t, j)
     count(t, 'leased', 1)
+    if t.flow then flow.leased_by_id(t, flow.group_of(j)) end
     count(t, 'delivered', 1)
     if feed.listened then feed.publish(feed.DELIVERED, t.name, id, j.attempt, j.due, j.lease_until, way) end
     local try = try_of(j)
@@ -71,6 +72,10 @@ local firsts = {} -- the next job of each topic that has any
 
 -- Returns the topic's first job, or nil.
 local function first_of(t)
+    if t.flow then
+        local priority, due, number = flow.peek(t)
+        return priority and {t = t, priority = priority, due = due, sequence = number}
+    end
     local priority = t.f[AT.ready] > 0 and call('ZRANGE', t.priorities, '0', '0')[1]
     local first = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')
     if not first or not first[1] then return nil end

@@ -77,6 +77,10 @@ local function purge_ready()
     for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
         if affected >= most then return end
         local members = take_out(t.ready_of .. priority)
+        if t.flow then
+            local number, group = flow.lane_read(priority)
+            flow.ready_removed(t, number, group, #members)
+        end
         call_many('ZREM', t.expiry, members)
         count(t, 'ready', -#members)
         forget(members)
@@ -98,6 +102,11 @@ local function purge_leased()
         local _, _, _, _, _, _, delivery = unpack_from(TRY, try)
         deliveries[i] = text_of(delivery)
     end
+    if t.flow then
+        for _, place in ipairs(ask_many('HMGET', LEASED, deliveries)) do
+            if place then flow.released(t, select(3, flow.split(place))) end
+        end
+    end
     call_many('ZREM', LEASES, deliveries)
     call_many('HDEL', LEASED, deliveries)
     count(t, 'leased', -#members)
@@ -116,7 +125,7 @@ if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
 local kept_gone = 0
-if (is_delete or state == FINISHED) and t.f[1] >= keeping.FLAG then kept_gone = keeping.purge(t, most - affected) end
+if (is_delete or state == FINISHED) and has(t, keeping.FLAG) then kept_gone = keeping.purge(t, most - affected) end
 if state == FINISHED then affected = kept_gone end
 
 local more = (affected >= most or kept_gone > 0 and affected + kept_gone >= most or is_due or is_on_its_way) and 1 or 0
@@ -125,7 +134,8 @@ if is_delete and more == 0 then
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.extension, t.expiry, t.history, t.next, t.done, t.kept, t.order)
+        if t.flow then flow.settle(t) end
+        call('DEL', t.key, t.extension, t.expiry, t.history, t.next, t.done, t.kept, t.order, t.groups, t.group_settings, t.wakes)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         topic_rules.resume(t)

@@ -21,7 +21,11 @@ local function hang_new()
         later, first, last = nil, NONE, 0
     end
     if ready then
-        for priority, words in pairs(ready) do ready_add(t, priority, words) end
+        for lane, words in pairs(ready) do
+            local priority, group = lane, nil
+            if t.flow then priority, group = flow.lane_read(lane) end
+            ready_add(t, priority, words, group)
+        end
         ready = nil
     end
 end
@@ -109,10 +113,11 @@ local function hang_later(id, flags, priority, sequence, due, record)
         return READY
     end
     ready, now_text = ready or {}, now_text or text_of(now)
-    local words = ready[priority]
+    local lane = flags >= flow.RECORD and flow.lane(priority, flow.group_in(record)) or priority
+    local words = ready[lane]
     if not words then
         words = {}
-        ready[priority] = words
+        ready[lane] = words
     end
     local at = #words
     words[at + 1], words[at + 2] = now_text, pack('>I6c0', sequence, id)
@@ -151,7 +156,7 @@ local function push(id, spec, tail, sequence, exists)
     end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     local is_new, on_conflict = choice % 16 >= 8, choice % 32 >= 16 and AFTER or choice % 4
-    if not is_new and t.f[1] >= keeping.FLAG then keeping.forget(t, id) end
+    if not is_new and has(t, keeping.FLAG) then keeping.forget(t, id) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
     local replaces = not is_new and (exists or is_stored and is_stored[id])
     if room and not replaces then
@@ -165,8 +170,9 @@ local function push(id, spec, tail, sequence, exists)
         tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
     if choice % 8 < 4 then priority = default.priority end
-    local has_own_time = flags >= 32
-    flags = flags % 8 + (is_wall and 8 or 0) + (has_own_time and 32 or 0)
+    local has_own_time, has_group = flags % 64 >= 32, flags >= flow.RECORD
+    flags = flags % 8 + (is_wall and 8 or 0) + (has_own_time and 32 or 0) + (has_group and flow.RECORD or 0)
+    if has_group then flow.group_all(t) end
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     if replaces then
         store_new()
@@ -266,5 +272,12 @@ else
         local refusal = takes_new and TOO_MANY_TOPICS or ELSEWHERE
         answers[i] = pack('>BBI6', due_of_spec(ARGV[3 * i + 2]) and refusal or BAD_OPTION, 0, 0)
     end
+end
+
+-- If no job of the topic can be delivered now, ready jobs are marked, so that they wake no take.
+if t and t.flow then flow.settle(t) end
+if t and t.flow and flow.open_of(t) <= 0 then
+    if jobs > 0 and not answers then answer(jobs) end
+    for i = 1, jobs do answers[i] = flow.mark(answers[i]) end
 end
 return changed(ticket, answers and table.concat(answers) or pack('>I6', now))

@@ -43,7 +43,7 @@ for i = first_take, first_take + 2 * takes - 2, 2 do
     if t and not has(t, PAUSED) then
         local jobs_max, bytes_max, lease_ms = unpack_from('>I4I4I6', ARGV[i + 1])
         jobs = take(t, jobs_max, bytes_max, lease_ms, out, byte(ARGV[i + 1], 15), sub(ARGV[i + 1], 16))
-        if t.f[AT.ready] > 0 or t.f[NEXT] <= now then leaves_some = 1 end
+        if (t.flow and flow.open_of(t) or t.f[AT.ready]) > 0 or t.f[NEXT] <= now then leaves_some = 1 end
     end
     counts, numbers = counts .. pack('>BI4', leaves_some, jobs), numbers .. pack('>I6I6', first, sequence)
 end

@@ -21,15 +21,17 @@ local function ack_note_end(t, id, result)
     if j then keeping.note_end(t, j, 'acked', result) end
 end
 
-local function ack(t, place, id, delivery, result)
+local function ack(t, place, id, delivery, result, group)
     local a = t.acked
     if feed.listened then ack_publish(t, id) end
     if not a then
         a = {deliveries = {}, jobs = {}, held = {}, results = {}}
         t.acked, acked[#acked + 1] = a, t
+        if t.flow then a.groups = {} end
     end
     local at = #a.jobs + 1
     a.deliveries[at], a.jobs[at], a.held[at], a.results[at] = delivery, id, sub(place, 1, 6) .. id, result
+    if a.groups then a.groups[at] = group end
 end
 
 -- `n` acked jobs of the topic were taken away: counted, and their ids remembered.
@@ -63,12 +65,13 @@ end
 local function take_away(t)
     local a = t.acked
     t.acked = nil
-    if keeping.waiting or t.f[1] >= keeping.FLAG then acks_note_ends(t, a) end
+    if keeping.waiting or has(t, keeping.FLAG) then acks_note_ends(t, a) end
     call_many('ZREM', LEASES, a.deliveries)
     call_many('HDEL', LEASED, a.deliveries)
     call_many('ZREM', t.held, a.held)
     call_many('HDEL', t.jobs, a.jobs)
     call_many('HDEL', t.tries, a.jobs)
+    if a.groups then flow.released_all(t, a.groups) end
     acks_note(t, a.jobs, #a.jobs)
 end
 
@@ -156,38 +159,35 @@ local function end_with_next(t, j, verb, error, result)
     return new and pack(ANSWER, verb == AGAIN and holding.REPLACED or OK, shown_state(new), new.due, 0)
 end
 
-local function answer(verb, delivery, place, ms, error, word)
-    local split = string.find(place, '\0', 7, true)
-    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
-    if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+local function answer_to(t, id, group, verb, delivery, place, ms, error, word)
     local result = result_of(verb, word, error)
     if verb == REFUSE_WITH_RESULT then verb, error, result = refusal_read(error) end
     if verb == ACK and not holding.may_have_next(t, id) then
         gone[delivery] = true
-        ack(t, place, id, delivery, result)
-        return ACKED, sub(place, 7)
+        ack(t, place, id, delivery, result, group)
+        return ACKED
     end
     local j = job_find(t, id)
-    if not j then return ENDED, '' end
-    if verb == EXTEND then return extend(t, j, ms, error), sub(place, 7) end
+    if not j then return ENDED, true end
+    if verb == EXTEND then return extend(t, j, ms, error) end
     local due, is_wall
     if verb == AGAIN then
         due, is_wall = topic_rules.due_of(byte(word, AGAIN_AT), ms)
-        if not due then return pack(ANSWER, BAD_OPTION, 0, 0, 0), sub(place, 7) end
+        if not due then return pack(ANSWER, BAD_OPTION, 0, 0, 0) end
     end
     gone[delivery] = true
     unhang(t, j)
     if j.requested and verb ~= ACK then
         holding.cancel(t, j)
-        return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
+        return pack(ANSWER, CANCELLED, 0, 0, 0)
     end
     local ended = end_with_next(t, j, verb, error, result)
-    if ended then return ended, sub(place, 7) end
+    if ended then return ended end
     if verb == ACK then -- the successor was lost
         holding.ack_without_next(t, j, result)
-        return ACKED, sub(place, 7)
+        return ACKED
     end
-    if verb == AGAIN then return again(t, j, due, is_wall, word, error), sub(place, 7) end
+    if verb == AGAIN then return again(t, j, due, is_wall, word, error) end
     if verb == RETURN then
         give_back(t, j, ms)
     else
@@ -199,7 +199,27 @@ local function answer(verb, delivery, place, ms, error, word)
         end
         fail(t, j, ms, error, verb == REFUSE and OUTCOME.REFUSED or OUTCOME.FAILED, result)
     end
-    return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
+    return pack(ANSWER, OK, shown_state(j), j.due, 0)
+end
+
+-- Returns the verb, and the milliseconds of a hold; 0: there is none. They are at the end of `word`, which is returned without them.
+local HELD = 64
+local function hold_of(verb, word)
+    if verb < HELD then return verb, 0, word end
+    return verb - HELD, unpack_from('>I6', word, #word - 5), sub(word, 1, -7)
+end
+
+-- Returns the answer, and topic NUL id of its job ('': there is no such job).
+local function answer(verb, delivery, place, ms, error, word)
+    local name, id, group = flow.split(place)
+    local t, hold_ms = topic_find(name), nil
+    if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+    verb, hold_ms, word = hold_of(verb, word)
+    local result, is_lost = answer_to(t, id, group, verb, delivery, place, ms, error, word)
+    if is_lost then return ENDED, '' end
+    if hold_ms > 0 then flow.hold(t, group, hold_ms) end
+    if t.flow then result = flow.mark(result) end -- the topics that became ready are in the answer of the step
+    return result, name .. '\0' .. id
 end
 
 -- Returns true if a lease may have ended that no server has handled yet: only then the script looks for it.
@@ -209,27 +229,28 @@ end
 
 -- A single ack, which is what comes most.
 local function ack_one(place, delivery, word, result)
-    local split = string.find(place, '\0', 7, true)
-    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    local name, id, group = flow.split(place)
+    local t = topic_find(name)
     if not t then return ENDED, '' end
     if holding.may_have_next(t, id) then
         gone = {}
         return answer(ACK, delivery, place, 0, result, word)
     end
     if feed.listened then ack_publish(t, id) end
-    if keeping.waiting or t.f[1] >= keeping.FLAG then ack_note_end(t, id, result_of(ACK, word, result)) end
+    if keeping.waiting or has(t, keeping.FLAG) then ack_note_end(t, id, result_of(ACK, word, result)) end
     call('ZREM', LEASES, delivery)
     call('HDEL', LEASED, delivery)
     call('ZREM', t.held, sub(place, 1, 6) .. id)
     call('HDEL', t.jobs, id)
     call('HDEL', t.tries, id)
+    if t.flow then flow.released(t, group) end
     if t.packed == '' and not has(t, HISTORIC) then
         count(t, 'leased', -1)
         count(t, 'acked', 1)
     else
         acks_note(t, {id}, 1)
     end
-    return ACKED, sub(place, 7)
+    return ACKED, name .. '\0' .. id
 end
 
 local function answer_one(delivery, verb, ms, error, word)
@@ -237,8 +258,10 @@ local function answer_one(delivery, verb, ms, error, word)
     local place = call('HGET', LEASED, delivery)
     if not place or may_be_over() and tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return ENDED, '' end
     if verb == ACK then return ack_one(place, delivery, word, error) end
-    gone = {}
-    return answer(verb, delivery, place, ms, error, word)
+    gone, acked = {}, {}
+    local result, name = answer(verb, delivery, place, ms, error, word)
+    for i = 1, #acked do take_away(acked[i]) end
+    return result, name
 end
 
 -- `n` answers, two words each from words[first] on. Returns what became of them, packed, and a list of topic NUL id each, or empty.

@@ -10,7 +10,7 @@ local OK, CREATED, REPLACED, EXISTED, CANCELLED = 0, 1, 2, 3, 4
 local NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = 5, 6, 7, 8, 9
 local BAD_OPTION, TOO_MANY_TOPICS = 12, 14
 local DELAYED, READY, LEASED_STATE, DEAD, FINISHED = 1, 2, 3, 4, 5
-local WHEN_NOW, WHEN_DELAY, WHEN_AT = 1, 2, 3
+local WHEN_DELAY, WHEN_AT = 2, 3
 
 local DELAY_MAX = 3653 * 24 * 3600 * 1000
 local LEAF_MAX = 100 -- below Redis' own limit of the compact form (zset-max-listpack-entries 128)
@@ -126,6 +126,9 @@ end
 -- `changed`: topics whose kept jobs this call changed; nil: none. `waiting`: a call waits for the end of some job, else no call looks for one.
 local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, moved = 6} -- outcomes
 
+-- Groups, limits, rates and holds (flow.lua). FLAG, GROUPED: flags of a topic that has any, and of one that has groups. RECORD: flag of a record with a group. MARK: see flow.mark.
+local flow = {FLAG = 8192, GROUPED = 16384, RECORD = 64, BYTES = 26, MARK = 64}
+
 -- ---- reaching the shard ----
 
 local function fetch()
@@ -157,7 +160,8 @@ local function keys_make(name)
         history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
         expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
-        done = T .. ':done:' .. name, kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':'}}
+        done = T .. ':done:' .. name, kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':',
+        groups = T .. ':groups:' .. name, group_settings = T .. ':group:' .. name, turns = T .. ':turns:' .. name .. ':', wakes = T .. ':wakes:' .. name}}
     shard_topics[name] = keys
     return keys
 end
@@ -173,7 +177,7 @@ local function reach(keys, ticket, name)
     if keys[1] ~= CORE then name_shard(keys[1]) end
     known_topics, met_topics, soonest, core_is_changed = {}, {}, NONE, false
     local time = call('TIME')
-    wall = time[1] * 1000 + floor(time[2] / 1000)
+    wall, flow.micro = time[1] * 1000 + floor(time[2] / 1000), time[2] % 1000
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
     local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, keeping.waiting_key, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]

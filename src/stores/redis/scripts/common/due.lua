@@ -7,7 +7,7 @@ local function expire_all(t, members)
         local j = job_find(t, sub(members[i], 7))
         call('ZREM', t.expiry, members[i])
         -- Not one that is elsewhere by now: a topic may have lost its ttl in between.
-        if j and j.member == members[i] and ready_remove(t, j.priority, j.member) then
+        if j and j.member == members[i] and ready_remove(t, j) then
             if feed.listened then feed.publish(feed.EXPIRED, t.name, j.id, j.attempt, j.due) end
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
@@ -47,7 +47,7 @@ local function move_looking(t, due)
             if records[i] then
                 local j = job_make(t, ids[i], records[i], tries[i])
                 count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
-                ready_add(t, j.priority, {j.due, j.member})
+                ready_add(t, j.priority, {j.due, j.member}, flow.group_of(j))
                 expire_later(t, j)
             end
         end
@@ -88,9 +88,10 @@ local function advance_topic(t, most)
         if has(t, SPECIAL) or settings_of(t).ttl > 0 then move_looking(t, due) else move_plain(t, due) end
     end
     local done = #due / 2
+    if t.flow then done = done + flow.wake_some(t, most) end
     if done < most then done = done + expire_some(t, most - done) end
     if done < most then done = done + forget_some(t, most - done) end
-    if done < most and t.f[1] >= keeping.FLAG then done = done + keeping.expire_some(t, most - done) end
+    if done < most and has(t, keeping.FLAG) then done = done + keeping.expire_some(t, most - done) end
     return done
 end
 
@@ -99,9 +100,10 @@ local function end_leases(most)
     local deliveries = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
     for i = 1, #deliveries do
         local place = call('HGET', LEASED, deliveries[i])
-        local split = place and string.find(place, '\0', 7, true)
-        local t = place and topic_find(sub(place, 7, split - 1))
-        local j = t and job_find(t, sub(place, split + 1))
+        local name, id = nil, nil
+        if place then name, id = flow.split(place) end
+        local t = name and topic_find(name)
+        local j = t and job_find(t, id)
         if j and text_of(j.delivery) == deliveries[i] then
             unhang(t, j)
             if j.requested then

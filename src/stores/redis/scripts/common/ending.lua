@@ -7,7 +7,7 @@ local function wake(server)
     local woken
     for i = 1, #met_topics do
         local t = met_topics[i]
-        local ready = t.f[AT.ready]
+        local ready = t.flow and flow.open_of(t) or t.f[AT.ready]
         if t.ready_before <= 0 and ready > 0 and not has(t, PAUSED) then
             woken = woken or {}
             woken[#woken + 1] = t.name
@@ -48,6 +48,7 @@ end
 -- topics that had no ready job before and have one now; else nil.
 local function settle(server, ticket, answer)
     if keeping.changed then keeping.settle(server) end
+    flow.settle_all()
     events_settle()
     local woken = wake(server)
     if next_ms < next_before then
@@ -127,6 +128,7 @@ local function carry_out(body, keys, arguments)
     local done, answer = pcall(body, keys, arguments)
     if done then return answer end
     if keeping.changed then pcall(keeping.settle, '--------') end
+    pcall(flow.settle_all)
     pcall(events_settle)
     pcall(write, '')
     -- Redis' pcall returns only the text of an error; an error word in front makes it one that callers recognize.

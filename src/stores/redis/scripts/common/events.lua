@@ -17,7 +17,8 @@ end
 -- known.
 local function topic_refresh(t, delayed)
     local ms = min(delayed or delayed_first(t), first_of_optional(t, EXPIRING, t.expiry), first_of_optional(t, REMEMBERING, t.finished))
-    if t.f[1] >= keeping.FLAG then ms = min(ms, keeping.first_event(t)) end
+    if has(t, keeping.FLAG) then ms = min(ms, keeping.first_event(t)) end
+    if t.flow then ms = min(ms, flow.first_event(t)) end
     t.f[NEXT], t.is_changed = ms, true
 end
 

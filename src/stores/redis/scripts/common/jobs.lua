@@ -83,15 +83,16 @@ local function unhang(t, j)
         call('ZREM', LEASES, text_of(j.delivery))
         call('HDEL', LEASED, text_of(j.delivery))
         count(t, 'leased', -1)
+        if t.flow then flow.released(t, flow.group_of(j)) end
     elseif j.state == DEAD then
         call('ZREM', t.dead, j.member)
         count(t, 'dead', -1)
         count(t, 'dead_bytes', -bytes_of(j))
-    elseif j.due <= now and ready_remove(t, j.priority, j.member) then
+    elseif j.due <= now and ready_remove(t, j) then
         expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
-    elseif j.due > now and ready_remove(t, j.priority, j.member) then -- it was due before the clock went back
+    elseif j.due > now and ready_remove(t, j) then -- it was due before the clock went back
         expiry_remove(t, j.member)
     end
 end
@@ -112,7 +113,7 @@ local function hang(t, j)
         count(t, 'dead_bytes', bytes_of(j))
         t.has_dead = true
     elseif j.due <= now then
-        ready_add(t, j.priority, {j.due, j.member})
+        ready_add(t, j.priority, {j.due, j.member}, j.flags >= flow.RECORD and flow.group_of(j) or nil)
         expire_later(t, j)
     else
         delayed_add(t, {j.due, j.member}, j.due, j.due)
@@ -122,7 +123,7 @@ end
 
 -- Removes a finished job, which is in no set. `total`: acked, cancelled, expired. Only a purge forgets its id immediately. `result`: of an ack, or nil.
 local function finish(t, j, total, is_purge, result)
-    if keeping.waiting or t.f[1] >= keeping.FLAG then keeping.note_end(t, j, is_purge and 'purged' or total, result) end
+    if keeping.waiting or has(t, keeping.FLAG) then keeping.note_end(t, j, is_purge and 'purged' or total, result) end
     call('HDEL', t.jobs, j.id)
     if j.tried then
         call('HDEL', t.tries, j.id)

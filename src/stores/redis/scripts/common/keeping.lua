@@ -19,9 +19,10 @@ end
 
 -- ---- what a job's record has beside its body ----
 
--- Splits a record behind its numbers: the policy with the time of its own, the content type, meta, and the body.
+-- Splits a record behind its numbers: the policy with the time of its own and the group, the content type, meta, and the body.
 function keeping.parts(flags, record)
-    local at, type = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags >= OWN_TIME and 6 or 0), ''
+    local at, type = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags % 64 >= OWN_TIME and 6 or 0), ''
+    if flags >= flow.RECORD then at = at + 1 + byte(record, at) end
     local policy = sub(record, 16, at - 1)
     if flags % 4 >= 2 then
         local length = byte(record, at)
@@ -35,7 +36,7 @@ end
 
 -- Returns how long the job is kept once it has finished; 0: it is not kept.
 local function time_of(t, j)
-    if j.flags >= OWN_TIME then return (unpack_from('>I6', j.record, j.flags % 2 == 1 and topic_rules.policy_end(j.record) or 16)) end
+    if j.flags % 64 >= OWN_TIME then return (unpack_from('>I6', j.record, j.flags % 2 == 1 and topic_rules.policy_end(j.record) or 16)) end
     return settings_of(t).keep
 end
 
@@ -251,7 +252,7 @@ function keeping.first_event(t)
     local k, f = open(t), t.f
     if k.jobs <= 0 and #k.news == 0 then
         local jobs = f[AT.delayed] + f[AT.retrying] + f[AT.ready] + f[AT.leased] + f[AT.dead]
-        if jobs == 0 and settings_of(t).keep == 0 and f[1] >= keeping.FLAG then f[1], t.is_changed = f[1] - keeping.FLAG, true end
+        if jobs == 0 and settings_of(t).keep == 0 and has(t, keeping.FLAG) then f[1], t.is_changed = f[1] - keeping.FLAG, true end
         return NONE
     end
     local jobs_most, bytes_most = limits_of(t)
@@ -434,7 +435,7 @@ end
 
 -- Returns a kept job of this id; nil: there is none, or its time has ended.
 function keeping.find(t, id)
-    if t.f[1] < keeping.FLAG then return nil end
+    if not has(t, keeping.FLAG) then return nil end
     local value = call('HGET', t.done, id)
     return keeping.is_shown(value) and value or nil
 end
@@ -516,7 +517,7 @@ end
 function keeping.note_end(t, j, total, result, stays)
     local outcome, ms = keeping[total], 0
     local is_awaited = was_awaited(t, j.id)
-    if not stays and t.f[1] >= keeping.FLAG and outcome <= keeping.expired then ms = time_of(t, j) end
+    if not stays and has(t, keeping.FLAG) and outcome <= keeping.expired then ms = time_of(t, j) end
     local number, ends, value = 0, now, nil
     if ms > 0 then
         sequence, core_is_changed = sequence + 1, true

@@ -142,26 +142,30 @@ local function is_plain(t)
     return not has(t, SPECIAL) and not t.is_exact
 end
 
--- `words`: {due, member, due, member, …}.
-local function ready_add(t, priority, words)
-    if not is_plain(t) or t.f[READY_AT] <= 0 then call('ZADD', t.priorities, priority, priority) end
-    call_many('ZADD', t.ready_of .. priority, words)
+-- `words`: {due, member, due, member, …}. `group`: of all of them, or nil.
+local function ready_add(t, priority, words, group)
+    local lane = group and flow.lane(priority, group) or priority
+    if not is_plain(t) or t.f[READY_AT] <= 0 then call('ZADD', t.priorities, priority, lane) end
+    call_many('ZADD', t.ready_of .. lane, words)
+    if t.flow then flow.ready_added(t, priority, group or '', words) end
     count(t, 'ready', #words / 2)
 end
 
--- Returns true if no job of this priority is left; the priority is then removed. Call it after jobs were taken out and counted.
-local function ready_is_empty(t, priority)
+-- Returns true if no job of this priority (and group: flow.lane) is left; the priority is then removed. Call it after jobs were taken out and counted.
+local function ready_is_empty(t, lane)
     local is_empty
-    if is_plain(t) then is_empty = t.f[READY_AT] <= 0 else is_empty = call('EXISTS', t.ready_of .. priority) == 0 end
-    if is_empty then call('ZREM', t.priorities, priority) end
+    if is_plain(t) then is_empty = t.f[READY_AT] <= 0 else is_empty = call('EXISTS', t.ready_of .. lane) == 0 end
+    if is_empty then call('ZREM', t.priorities, lane) end
     return is_empty
 end
 
 -- Removes a ready job and counts it. Returns false if it is not there.
-local function ready_remove(t, priority, member)
-    if call('ZREM', t.ready_of .. priority, member) == 0 then return false end
+local function ready_remove(t, j)
+    local lane = j.flags >= flow.RECORD and flow.lane_of(j) or j.priority
+    if call('ZREM', t.ready_of .. lane, j.member) == 0 then return false end
     count(t, 'ready', -1)
-    ready_is_empty(t, priority)
+    if t.flow then flow.ready_removed(t, j.priority, flow.group_of(j), 1, j.sequence) end
+    ready_is_empty(t, lane)
     return true
 end
 

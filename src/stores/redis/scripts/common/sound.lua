@@ -8,13 +8,18 @@ local function is_readable(record)
     local size = #record
     if size < 15 then return false end
     local flags, at = unpack_from('>B', record), 15
-    if flags > 47 or flags % 32 > 15 then return false end
+    if flags > 111 or flags % 32 > 15 then return false end
     if flags % 2 == 1 then
         if size < 44 then return false end
         at = topic_rules.policy_end(record) - 1
         if at > 44 and (at == 45 or at > 45 + 4 * 16) then return false end -- a list of no waits, or of too many
     end
-    if flags >= 32 then at = at + 6 end
+    if flags % 64 >= 32 then at = at + 6 end
+    if flags >= flow.RECORD then
+        local length = byte(record, at + 1) or 0
+        if length == 0 or length > 64 then return false end
+        at = at + 1 + length
+    end
     if flags % 4 >= 2 then
         if size < at + 1 then return false end
         local length = unpack_from('>B', record, at + 1)
@@ -40,7 +45,7 @@ local function is_readable_try(try)
 end
 
 local function place_of(t, j)
-    return pack('>I6', j.sequence) .. t.name .. '\0' .. j.id
+    return pack('>I6', j.sequence) .. flow.place(t, flow.group_of(j)) .. j.id
 end
 
 -- Makes a job from record and try if they are readable; else nil.
@@ -68,9 +73,9 @@ end
 
 -- The job that a delivery number belongs to, by its place; nil where it does not agree.
 local function holder_of(delivery, place)
-    local split = place and #place > 7 and string.find(place, '\0', 7, true)
-    if not split then return nil end
-    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    if not place or #place <= 7 or not string.find(place, '\0', 7, true) then return nil end
+    local name, id = flow.split(place)
+    local t = topic_find(name)
     local j = t and job_read(t, id, call('HGET', t.jobs, id), call('HGET', t.tries, id))
     if j and j.state == LEASED_STATE and text_of(j.delivery) == delivery and place_of(t, j) == place then return j end
     return nil
@@ -88,7 +93,7 @@ local function rehang(t, j)
     call('ZREM', t.held, j.member)
     call('ZREM', t.dead, j.member)
     call('ZREM', t.expiry, j.member)
-    ready_remove(t, j.priority, j.member)
+    ready_remove(t, j)
     if delayed_remove(t, j.due, j.member) then delayed_remove(t, j.due, j.member) end -- fresh and in a leaf
     local delivery = text_of(j.delivery)
     if j.state == LEASED_STATE then

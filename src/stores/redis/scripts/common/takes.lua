@@ -14,6 +14,7 @@ local until_texts -- the ends of leases as text, by length: jobs of a topic most
 local place_end, topic_lease
 local was_delayed, way -- for events: they were never ready; how the jobs go out
 local state, holder -- of the tries: who takes them (README.md)
+local places -- of jobs of groups: the beginning of each one's place; nil: place_end
 
 -- Redis searches a small hash or sorted set from end to end, as long as it was never large. Sets that change with every
 -- job are made large for a moment once some leases are out. The filler names cannot collide: no id is empty, no sequence that high.
@@ -71,12 +72,14 @@ local function lease(members)
             if attempt > 0 then retrying = retrying + 1 end
             if feed.listened then lease_publish(id, attempt, due, until_text) end
             tries[at + 1], tries[at + 2] = id, try
-            leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
+            leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. (places and places[i] or place_end) .. id
             leases[at + 1], leases[at + 2] = until_text, number
             held[at + 1], held[at + 2] = text_of(due), member
             if histories and histories[i] then try = history_shown(record, try, histories[i]) end
             shown[shown_at + 1], shown[shown_at + 2], shown[shown_at + 3] = id, record, try
             at, shown_at = at + 2, shown_at + 3
+        elseif places then
+            places[i] = false
         end
     end
     return n, retrying
@@ -86,13 +89,16 @@ end
 local function lease_one(member, due_text)
     local id = sub(member, 7)
     local record = call('HGET', t.jobs, id)
-    if not record then return 1, 0 end
+    if not record then
+        if places then places[1] = false end
+        return 1, 0
+    end
     local old = has(t, TRIED) and call('HGET', t.tries, id)
     local number = text_of(sequence + 1)
     local try, until_text, due, attempt = try_leased(record, old, sequence + 1)
     sequence, bytes, taken, core_is_changed = sequence + 1, #record, 1, true
     call('HSET', t.tries, id, try)
-    call('HSET', LEASED, number, sub(member, 1, 6) .. place_end .. id)
+    call('HSET', LEASED, number, sub(member, 1, 6) .. (places and places[1] or place_end) .. id)
     call('ZADD', LEASES, until_text, number)
     call('ZADD', t.held, due_text or text_of(due), member)
     count(t, 'leased', 1)
@@ -247,24 +253,191 @@ local function take_direct()
     return true
 end
 
+-- Takes what is due and ready, in the order of priority and due. Up to `due_most` jobs become ready.
+local function take_free(due_most)
+    if t.f[NEXT] <= now and not (most > 0 and may_be_direct() and take_direct()) then
+        advance_topic(t, due_most + 64)
+        topic_refresh(t)
+    end
+    if taken < most and t.f[AT.ready] > 0 then
+        if is_plain(t) then take_ready('100') else take_by_priority() end
+    end
+end
+
+-- ---- topics with groups (flow.lua) ----
+
+local function comes_before(a, b)
+    if a.load ~= b.load then return a.load < b.load end
+    if a.pass ~= b.pass then return a.pass < b.pass end
+    if a.due ~= b.due then return a.due < b.due end
+    return a.number < b.number
+end
+
+-- Moves the first group of the heap down to where it belongs.
+local function heap_sift(heap)
+    local at, size, g = 1, #heap, heap[1]
+    while true do
+        local child = 2 * at
+        if child > size then break end
+        if child < size and comes_before(heap[child + 1], heap[child]) then child = child + 1 end
+        if not comes_before(heap[child], g) then break end
+        heap[at], at = heap[child], child
+    end
+    heap[at] = g
+end
+
+local function heap_drop(heap)
+    local last = table.remove(heap)
+    if not heap[1] then return end
+    heap[1] = last
+    heap_sift(heap)
+end
+
+-- Finds the next job in the group's line of ready jobs, of which `wanted` are read if more must be read. Returns false if there is none to take.
+local function line_next(g, wanted)
+    if g.at > #g.line then
+        if g.is_all then return false end
+        g.line, g.at = call('ZRANGE', g.key, text_of(g.rank), text_of(g.rank + wanted - 1), 'WITHSCORES'), 1
+        g.rank, g.is_all = g.rank + #g.line / 2, #g.line / 2 < wanted
+        if #g.line == 0 then return false end
+    end
+    g.due, g.number = tonumber(g.line[g.at + 1]), (unpack_from('>I6', g.line[g.at]))
+    return g.due <= now + LEEWAY_MS
+end
+
+local function line_open(g, priority, wanted, served)
+    g.key, g.place = t.ready_of .. flow.lane(priority, g.name), flow.place(t, g.name)
+    g.line, g.at, g.rank, g.is_all, g.out = {}, 1, 0, false, 0
+    served[#served + 1] = g
+    return line_next(g, wanted)
+end
+
+-- Chooses up to `wanted` jobs from the groups in the heap. Returns their members, and what is needed to take a choice back.
+local function choose(heap, priority, wanted, served)
+    local members, undo, n = {}, {}, 0
+    while n < wanted and heap[1] do
+        local g = heap[1]
+        local goes_on = g.line or line_open(g, priority, #heap == 1 and wanted - n + 1 or 2, served)
+        if goes_on then
+            n = n + 1
+            members[n], places[n], undo[n] = g.line[g.at], g.place, {g, g.pass, g.full, t.flow.pass}
+            g.at, g.out = g.at + 2, g.out + 1
+            flow.serve(t, g)
+            goes_on = flow.may_go_on(t, g) and line_next(g, #heap == 1 and wanted - n + 1 or 16)
+        end
+        if goes_on then heap_sift(heap) else heap_drop(heap) end
+    end
+    return members, undo
+end
+
+-- Takes the last choices back: the bytes did not allow them.
+local function unchoose(undo, from)
+    for i = #undo, from, -1 do
+        local g = undo[i][1]
+        g.pass, g.full, t.flow.pass = undo[i][2], undo[i][3], undo[i][4]
+        g.in_flight, g.out, g.is_undone = g.in_flight - 1, g.out - 1, true
+    end
+end
+
+-- Removes the leased jobs from the lines of the groups.
+local function lines_cut(priority, served)
+    local emptied, lanes, jobs = {}, {}, 0
+    for i = 1, #served do
+        local g = served[i]
+        local is_known = not g.is_undone and (g.at <= #g.line or g.is_all)
+        local is_last = is_known and g.at > #g.line
+        if is_last then
+            emptied[#emptied + 1], lanes[#lanes + 1] = g.key, flow.lane(priority, g.name)
+        elseif g.out > 0 then
+            call('ZREMRANGEBYRANK', g.key, '0', text_of(g.out - 1))
+        end
+        local head = false
+        if is_last then head = nil elseif is_known then head = {tonumber(g.line[g.at + 1]), (unpack_from('>I6', g.line[g.at]))} end
+        flow.taken(t, g, priority, g.out, head)
+        jobs = jobs + g.out
+        g.line, g.is_undone = nil, nil
+    end
+    if #emptied > 0 then
+        call('DEL', unpack(emptied))
+        call_many('ZREM', t.priorities, lanes)
+    end
+    count(t, 'ready', -jobs)
+end
+
+-- Takes from the groups with ready jobs of a priority, in their order. Returns false if no more may be taken.
+local function take_turns(priority)
+    local expires, goes_on = has(t, EXPIRING), true
+    was_delayed = false
+    repeat
+        local room = min(most - taken, 200)
+        local heap, served = flow.turns_of(t, priority, room), {}
+        if #heap == 0 then break end
+        while goes_on and heap[1] and room > 0 and taken < most do
+            places = {}
+            local members, undo = choose(heap, priority, min(step(16), room), served)
+            if #members == 0 then break end
+            local n
+            if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
+            for i = 1, n do
+                if not places[i] then undo[i][1].in_flight = undo[i][1].in_flight - 1 end -- its record was lost
+            end
+            for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
+            if n < #members then unchoose(undo, n + 1) end
+            room, goes_on = room - n, n == #members
+        end
+        places = nil
+        lines_cut(priority, served)
+        flow.settle(t)
+    until not goes_on or taken >= most
+    return goes_on
+end
+
+-- Removes jobs with an ended ttl. Returns false if there may be more of them: then no job is taken.
+local function expire_before()
+    if not has(t, EXPIRING) or first_score(t.expiry) > now then return true end
+    expire_all(t, call('ZRANGE', t.expiry, '-inf', text_of(now), 'BYSCORE', 'LIMIT', '0', text_of(expiring)))
+    return first_score(t.expiry) > now
+end
+
+local function take_groups()
+    local priority = -1
+    if not expire_before() then return end
+    flow.settle(t)
+    while taken < most do
+        priority = call('ZRANGE', t.priorities, '(' .. priority, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+        if not priority or not take_turns(tonumber(priority)) then return end
+    end
+end
+
+-- Takes from a topic with limits or groups.
+local function take_flow()
+    local due_most = most
+    flow.settle(t)
+    most = min(most, flow.allowed(t))
+    if t.f[1] < flow.GROUPED then return take_free(due_most) end
+    if t.f[NEXT] <= now then
+        advance_topic(t, due_most + 64)
+        topic_refresh(t)
+    end
+    if most > 0 and t.f[AT.ready] > 0 then take_groups() end
+end
+
 -- Takes up to `max_jobs`, of `max_bytes` of records except for the first. `out` receives id, record and try of each job. `consumer`:
 -- name of the consumer, or ''. Returns how many jobs.
 local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
-    t, most, bytes_max, lease_ms, way = topic, max_jobs, max_bytes, ms, by
+    t, most, bytes_max, lease_ms, way, places = topic, max_jobs, max_bytes, ms, by, nil
     state, holder = LEASED_STATE, ''
     if consumer ~= '' then state, holder = LEASED_STATE + holding.FLAG, pack(holding.FORM, 0, #consumer, consumer) end
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
     if t.f[AT.leased] <= 0 then lower(t, LARGE) end
-    if t.f[NEXT] <= now and not (may_be_direct() and take_direct()) then
-        advance_topic(t, most + 64)
-        topic_refresh(t)
-    end
-    if taken < most and t.f[AT.ready] > 0 then
-        if is_plain(t) then take_ready('100') else take_by_priority() end
-    end
+    if t.flow then take_flow() else take_free(most) end
     if #held > 0 then write_leases() end
+    if t.flow then
+        flow.spend(t, taken)
+        flow.settle(t)
+    end
     if taken > 0 and t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
     return taken
 end
@@ -275,8 +448,8 @@ local function take_again(first, last, out)
     for delivery = first, last do
         local place = call('HGET', LEASED, text_of(delivery))
         if place then
-            local split = string.find(place, '\0', 7, true)
-            local topic, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+            local name, id = flow.split(place)
+            local topic = topic_find(name)
             local record, try = topic and call('HGET', topic.jobs, id), topic and call('HGET', topic.tries, id)
             if record and try then
                 if has(topic, HISTORIC) then try = history_shown(record, try, call('HGET', topic.history, id)) end

@@ -16,7 +16,7 @@ for i = 1, #FIGURES do AT[FIGURES[i]] = i + FIRST_FIGURE - 1 end
 -- Flags: it is paused; some of its jobs have a priority or policy of their own; some may have a history; it has an extension; some
 -- may be in leaves; some may expire; some ids may be remembered; it is in T:unpacked; the keys that change with every job were
 -- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses); some leased jobs may have a successor;
--- the highest, keeping.FLAG: finished jobs are kept, or may be.
+-- keeping.FLAG: finished jobs are kept, or may be; flow.FLAG: it has limits, a rate or a hold; flow.GROUPED: it has groups (flow.lua).
 local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED =
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 
@@ -88,12 +88,17 @@ local function topic_open(name, text)
     local f = topic_figures(text)
     local t = {name = name, f = f, packed = #text > BYTES and sub(text, f[NUMBERS + 1]) or '', ready_before = f[4],
                is_changed = false, is_deleted = false, has_dead = false, is_exact = false}
+    if f[1] >= flow.FLAG then
+        t.flow, t.packed = flow.read(t.packed, 1), sub(t.packed, flow.BYTES + 1)
+        t.ready_before = t.flow.was_open and 1 or 0
+    end
     known_topics[name], met_topics[#met_topics + 1] = t, t
     return setmetatable(t, keys_of(name))
 end
 
 local function topic_text(t)
-    return pack(FORM, unpack(t.f, 1, NUMBERS)) .. t.packed
+    local numbers = pack(FORM, unpack(t.f, 1, NUMBERS))
+    return t.flow and numbers .. flow.text(t) .. t.packed or numbers .. t.packed
 end
 
 -- Returns the topic, or nil if it does not exist.
@@ -128,6 +133,7 @@ local SETTINGS, SETTINGS_BYTES = '>I6I6BI6I6I4BBI2BI6', 40
 local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- optional members behind them: max_jobs, push_rate (which servers apply);
 local LIST = 4 -- a backoff that is a list of waits: behind the policy of a record, and behind the limits of settings
 local KEEPS, KEEPS_BYTES = '>I6I6I6B', 19 -- and at the end: keep_finished, keep_finished_max, keep_finished_bytes, keep_body
+local FLOW, FLOW_BYTES = '>I4I4BI4I4I4BI4I6B', 33 -- behind these: limit, rate, burst; the same of each group; group_max_jobs, bits (job/flow.h)
 local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0,
                  keep = 0, keep_jobs = 0, keep_bytes = 0, keep_body = false}
 local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
@@ -144,6 +150,15 @@ function topic_rules.policy_end(record)
     return byte(record, 28) == LIST and 46 + 4 * (byte(record, 45) or 0) or 45
 end
 
+-- Reads limits and rates, and what they are for.
+function topic_rules.flow_read(packed, at)
+    local s = {}
+    s.limit, s.count, s.unit, s.burst, s.group_limit, s.group_count, s.group_unit, s.group_burst = unpack_from(FLOW, packed, at)
+    s.is_of_groups = s.group_limit > 0 or s.group_count > 0
+    s.is_set = s.is_of_groups or s.limit > 0 or s.count > 0
+    return s
+end
+
 local function settings_read(packed)
     local s, has_priority, priority, dead_letter = {}, nil, nil, nil
     s.lease, s.ttl, s.backoff, s.first, s.max, s.attempts, s.on_conflict, has_priority, priority, dead_letter, s.dedup = unpack_from(SETTINGS, packed)
@@ -155,6 +170,7 @@ local function settings_read(packed)
     s.keep, s.keep_jobs, s.keep_bytes, s.keep_body = 0, 0, 0, 0
     if #packed >= keeps_at + KEEPS_BYTES - 1 then s.keep, s.keep_jobs, s.keep_bytes, s.keep_body = unpack_from(KEEPS, packed, keeps_at) end
     s.keep_body = s.keep_body == 1
+    if #packed >= keeps_at + KEEPS_BYTES then s.flow = topic_rules.flow_read(packed, keeps_at + KEEPS_BYTES) end
     if settings_cached >= SETTINGS_CACHED_MAX then known_settings, settings_cached = {}, 0 end
     known_settings[packed], settings_cached = s, settings_cached + 1
     return s
@@ -169,7 +185,7 @@ function topic_rules.settings_are_whole(packed)
         if steps < 1 or steps > 16 then return false end
         at = at + 1 + 4 * steps
     end
-    return size == at or size == at + KEEPS_BYTES
+    return size == at or size == at + KEEPS_BYTES or size == at + KEEPS_BYTES + FLOW_BYTES
 end
 
 -- Returns the settings, which callers do not change.
@@ -181,7 +197,8 @@ end
 function topic_rules.settings_put(t, packed)
     t.packed, t.is_changed = packed, true
     if settings_of(t).keep > 0 then raise(t, keeping.FLAG) end
-    if t.f[1] >= keeping.FLAG then keeping.check_limits(t) end
+    if has(t, keeping.FLAG) then keeping.check_limits(t) end
+    if t.flow or settings_of(t).flow then flow.settings_changed(t) end
 end
 
 -- Returns how many new jobs may come: the shard's share of the topic's max_jobs, rounded up, minus the present jobs. nil: any number.
@@ -215,13 +232,24 @@ local function policy_of_settings(s, own)
     return p
 end
 
+local LANES_LOOKED_AT = 200
+
+-- Returns the due time of the ready job that comes first; 0: there is none. Of groups some are looked at.
+local function oldest_of(t)
+    local lanes, oldest = call('ZRANGE', t.priorities, '0', t.flow and text_of(LANES_LOOKED_AT - 1) or '0'), NONE
+    for i = 1, #lanes do
+        local first = call('ZRANGE', t.ready_of .. lanes[i], '0', '0', 'WITHSCORES')[2]
+        oldest = min(oldest, tonumber(first or NONE))
+    end
+    return oldest < NONE and oldest or 0
+end
+
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local f, packed = t.f, {pack('>BI6', (has(t, PAUSED) and 1 or 0) + (t.f[1] >= keeping.FLAG and 2 or 0), topic_rules.pause_end_of(t))}
+    local f, held = t.f, t.flow and flow.held_count(t) or 0
+    local packed = {pack('>BI6', (has(t, PAUSED) and 1 or 0) + (has(t, keeping.FLAG) and 2 or 0) + (held > 0 and 4 or 0), topic_rules.pause_end_of(t))}
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', max(0, f[i + FIRST_FIGURE - 1])) end
-    local priority = call('ZRANGE', t.priorities, '0', '0')[1]
-    local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
-    packed[#packed + 1] = pack('>I6', tonumber(oldest or 0)) .. (f[1] >= keeping.FLAG and keeping.count_of(t) or '')
+    packed[#packed + 1] = pack('>I6', oldest_of(t)) .. (has(t, keeping.FLAG) and keeping.count_of(t) or '') .. (held > 0 and pack('>I6', held) or '')
     return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. (has(t, EXTENDED) and call('GET', t.extension) or '')
 end
 

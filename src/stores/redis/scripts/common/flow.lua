@@ -1,0 +1,610 @@
+-- Groups, limits, rates and holds of the topics that have any: the rules of job/flow.h (README.md, "Groups"). The members of `flow` are filled in here, because
+-- parts before this one call them. A call changes groups in memory; flow.settle writes them and puts each where it belongs then.
+function flow.fill()
+
+local TOPIC = '>I6I7I6I6B'          -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits
+local WAS_OPEN, HAS_OWN = 1, 2      -- bits: jobs could be delivered when the topic was written; some groups have settings of their own
+local GROUP = '>BI4I6I7I6I4B'       -- bits, in flight, pass, bucket, end of a hold, ready jobs, heads
+local IN_TURNS, IN_WAKES = 1, 2     -- bits
+local HEAD = '>I2I6I6'              -- the first ready job of a priority: priority, due, sequence
+local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, due and sequence of the head; then the name of the group
+local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
+local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 29, 14
+local STEP = 10000
+local UNIT_US = {1000000, 60000000, 3600000000}
+local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, HOLD = 1, 2, 3, 4, 5, 7 -- enum flow_held
+local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0}
+local NOTHING = {}
+
+local function now_us()
+    return now * 1000 + (now == clock and core_flags < LAYOUT.HELD and flow.micro or 0)
+end
+
+local function ms_after(us)
+    return floor((us + 999) / 1000)
+end
+
+local function is_grouped(t)
+    return t.f[1] >= flow.GROUPED
+end
+
+-- ---- rules in force: this shard's share ----
+
+local function share_of(number, shards)
+    return floor((number + shards - 1) / shards)
+end
+
+local function rules_make(limit, count, unit, burst, shards)
+    count = share_of(count, shards)
+    local interval = count > 0 and floor((UNIT_US[unit] + count - 1) / count) or 0
+    if burst == 0 then burst = interval > 0 and interval < 10000 and floor(10000 / interval) or 1 end
+    return {limit = share_of(limit, shards), interval = interval, ahead = (burst - 1) * interval}
+end
+
+-- Returns the rules of the topic, and those of a group without settings of its own. They are kept with the settings.
+local function rules_of(t)
+    if t.rules then return t.rules, t.group_rules end
+    local s = settings_of(t).flow or NO_FLOW
+    local shards = core_more().shards
+    if s.shards ~= shards then
+        s.rules, s.group_rules = rules_make(s.limit, s.count, s.unit, s.burst, shards), rules_make(s.group_limit, s.group_count, s.group_unit, s.group_burst, shards)
+        s.shards = shards
+    end
+    t.rules, t.group_rules = s.rules, s.group_rules
+    return t.rules, t.group_rules
+end
+
+local function rules_of_group(t, g)
+    local o = g.own
+    if not o or o.limit + o.count + o.burst == 0 then
+        local _, rules = rules_of(t)
+        return rules
+    end
+    if g.rules then return g.rules end
+    local s = settings_of(t).flow or NO_FLOW
+    local count, unit, burst = s.group_count, s.group_unit, s.group_burst
+    if o.count > 0 then count, unit, burst = o.count, o.unit, 0 end
+    if o.burst > 0 then burst = o.burst end
+    g.rules = rules_make(o.limit > 0 and o.limit or s.group_limit, count, unit, burst, core_more().shards)
+    return g.rules
+end
+
+local function weight_of(g)
+    return g.own and g.own.weight > 0 and g.own.weight or 1
+end
+
+-- ---- topics ----
+
+-- Reads the flow of a topic behind its numbers.
+function flow.read(text, at)
+    local w, bits = {}, nil
+    w.pass, w.full, w.hold, w.open, bits = unpack_from(TOPIC, text, at)
+    w.was_open, w.has_own = bits % 2 == WAS_OPEN, bits >= HAS_OWN
+    return w
+end
+
+function flow.text(t)
+    local w = t.flow
+    return pack(TOPIC, w.pass, w.full, w.hold, max(0, w.open), (w.was_open and WAS_OPEN or 0) + (w.has_own and HAS_OWN or 0))
+end
+
+-- The topic has limits, a rate or a hold, or groups.
+function flow.begin(t)
+    if t.flow then return end
+    raise(t, flow.FLAG)
+    t.flow = {pass = 0, full = 0, hold = 0, open = 0, was_open = t.f[AT.ready] > 0, has_own = false}
+    t.is_changed = true
+end
+
+-- Returns why no job of the topic is delivered, and until when if that is known; nil: jobs are delivered.
+local function topic_held(t)
+    local w, rules = t.flow, rules_of(t)
+    if w.hold > now then return HOLD, w.hold end
+    if rules.limit > 0 and t.f[AT.leased] >= rules.limit then return LIMIT end
+    if rules.interval > 0 and w.full - rules.ahead > now_us() then return RATE, ms_after(w.full - rules.ahead) end
+end
+
+-- Returns how many ready jobs of the topic can be delivered now, as far as groups were settled.
+function flow.open_of(t)
+    if topic_held(t) then return 0 end
+    return is_grouped(t) and t.flow.open or t.f[AT.ready]
+end
+
+function flow.held_count(t)
+    return max(0, t.f[AT.ready] - flow.open_of(t))
+end
+
+-- Returns how many jobs the topic's limit and rate allow now.
+function flow.allowed(t)
+    if topic_held(t) then return 0 end
+    local rules, allowed = rules_of(t), 1 / 0
+    if rules.limit > 0 then allowed = rules.limit - t.f[AT.leased] end
+    if rules.interval > 0 then
+        local us = now_us()
+        allowed = min(allowed, floor((us + rules.ahead - max(us, t.flow.full)) / rules.interval) + 1)
+    end
+    return allowed
+end
+
+-- `jobs` of the topic were delivered.
+function flow.spend(t, jobs)
+    local rules = rules_of(t)
+    if rules.interval > 0 and jobs > 0 then t.flow.full, t.is_changed = max(t.flow.full, now_us()) + jobs * rules.interval, true end
+end
+
+-- Returns a lower bound of the topic's next event that has to do with its flow.
+function flow.first_event(t)
+    local ms = is_grouped(t) and first_score(t.wakes) or NONE
+    if t.f[AT.ready] > 0 then
+        local _, until_ms = topic_held(t)
+        ms = min(ms, until_ms or NONE)
+    end
+    return ms
+end
+
+-- ---- groups ----
+
+local function own_read(text)
+    local o, paused = {}, nil
+    o.weight, o.limit, o.count, o.unit, o.burst, o.max_jobs, paused, o.paused_until = unpack_from(OWN, text)
+    o.paused = paused == 1
+    return o
+end
+
+function flow.own_is_whole(text)
+    return #text == OWN_BYTES
+end
+
+local function group_is_whole(text)
+    return #text >= GROUP_BYTES and #text == GROUP_BYTES + HEAD_BYTES * byte(text, GROUP_BYTES)
+end
+
+local function load_of(g)
+    return floor(g.in_flight * STEP / weight_of(g))
+end
+
+local function turn_of(g, head)
+    return pack(TURN, load_of(g), g.pass, head[1], head[2]) .. g.name
+end
+
+-- Makes a group from what is stored of it, if anything. `places`: its entries in T:turns by priority.
+local function group_make(name, text, own)
+    local g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, is_stored = text and true or false}
+    if own and flow.own_is_whole(own) then g.own = own_read(own) end -- else it was spoiled: a check finds it
+    if not text or not group_is_whole(text) then return g end
+    local bits, heads, at
+    bits, g.in_flight, g.pass, g.full, g.hold, g.ready, heads, at = unpack_from(GROUP, text)
+    for _ = 1, heads do
+        local priority, due, number
+        priority, due, number, at = unpack_from(HEAD, text, at)
+        g.heads[priority] = {due, number}
+    end
+    g.in_wakes = bits >= IN_WAKES
+    if bits % 2 == IN_TURNS then
+        g.places, g.open = {}, g.ready
+        for priority, head in pairs(g.heads) do g.places[priority] = turn_of(g, head) end
+    end
+    return g
+end
+
+local function group_text(g)
+    local heads, count = {}, 0
+    for priority, head in pairs(g.heads) do
+        count = count + 1
+        heads[count] = pack(HEAD, priority, head[1], head[2])
+    end
+    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0), g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. table.concat(heads)
+end
+
+-- Reads groups that this call has not read yet.
+function flow.load(t, names)
+    local known, missing = t.known_groups or {}, {}
+    t.known_groups = known
+    for i = 1, #names do
+        if known[names[i]] == nil then known[names[i]], missing[#missing + 1] = false, names[i] end
+    end
+    local texts, owns = ask_many('HMGET', t.groups, missing), t.flow.has_own and ask_many('HMGET', t.group_settings, missing)
+    for i = 1, #missing do known[missing[i]] = group_make(missing[i], texts[i], owns and owns[i]) end
+end
+
+function flow.group(t, name)
+    local g = t.known_groups and t.known_groups[name]
+    if g then return g end
+    flow.load(t, {name})
+    return t.known_groups[name]
+end
+
+local function touch(t, g)
+    if g.is_dirty then return g end
+    local dirty = t.dirty or {}
+    g.is_dirty, t.dirty, dirty[#dirty + 1] = true, dirty, g
+    return g
+end
+
+-- From now on the topic has groups. Its jobs so far are those of the group without a name.
+function flow.group_all(t)
+    flow.begin(t)
+    if is_grouped(t) then return end
+    raise(t, flow.GROUPED)
+    raise(t, SPECIAL)
+    t.flow.open, t.is_changed = 0, true
+    local g = touch(t, flow.group(t, ''))
+    g.in_flight, g.ready = max(0, t.f[AT.leased]), max(0, t.f[AT.ready])
+    g.stale = {}
+    for _, lane in ipairs(call('ZRANGE', t.priorities, '0', '-1')) do
+        local priority, name = flow.lane_read(lane)
+        if name == '' then g.stale[priority] = true end
+    end
+end
+
+-- Returns the name that T:priorities and T:ready have for the ready jobs of a priority and a group.
+function flow.lane(priority, group)
+    return group == '' and priority or priority .. ':' .. group
+end
+
+function flow.lane_read(lane)
+    local priority, group = string.match(lane, '^(%d+):(.+)$')
+    return tonumber(priority or lane), group or ''
+end
+
+function flow.lane_of(j)
+    return flow.lane(j.priority, flow.group_of(j))
+end
+
+-- Returns the group in a record; '': none.
+function flow.group_in(record)
+    local flags = byte(record)
+    if flags < flow.RECORD then return '' end
+    local at = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags % 64 >= 32 and 6 or 0)
+    return sub(record, at + 1, at + (byte(record, at) or 0))
+end
+
+function flow.group_of(j)
+    j.group = j.group or flow.group_in(j.record)
+    return j.group
+end
+
+-- A place in T:leased: `>I6` sequence, topic, then \1 and the group if there is one, NUL, id. Returns topic, id and group.
+function flow.split(place)
+    local nul = string.find(place, '\0', 7, true)
+    local name, id = sub(place, 7, nul - 1), sub(place, nul + 1)
+    local at = string.find(name, '\1', 1, true)
+    if at then return sub(name, 1, at - 1), id, sub(name, at + 1) end
+    return name, id, ''
+end
+
+-- Returns the beginning of the places of a group's jobs, behind the sequence.
+function flow.place(t, group)
+    return group == '' and t.name .. '\0' or t.name .. '\1' .. group .. '\0'
+end
+
+-- ---- what happens to a group's jobs; nothing in a topic without groups ----
+
+-- `words`: {due, member, …} were added to its ready jobs.
+function flow.ready_added(t, priority, name, words)
+    if not is_grouped(t) then return end
+    local g, head = touch(t, flow.group(t, name)), nil
+    priority = tonumber(priority)
+    head = g.heads[priority]
+    if g.ready <= 0 then g.pass = max(g.pass, t.flow.pass) end
+    g.ready = max(0, g.ready) + #words / 2
+    for i = 1, #words, 2 do
+        local due, number = tonumber(words[i]), (unpack_from('>I6', words[i + 1]))
+        if not head or due < head[1] or due == head[1] and number < head[2] then head = {due, number} end
+    end
+    g.heads[priority] = head
+end
+
+-- `count` ready jobs were removed; `number`: the sequence of the only one, or nil.
+function flow.ready_removed(t, priority, name, count, number)
+    if not is_grouped(t) then return end
+    local g = touch(t, flow.group(t, name))
+    local head = g.heads[priority]
+    g.ready = max(0, g.ready - count)
+    if not number or not head or head[2] == number then
+        g.stale = g.stale or {}
+        g.stale[priority] = true
+    end
+end
+
+-- The lease of a job ended, in whatever way.
+function flow.released(t, name)
+    if not is_grouped(t) then return end
+    local g = touch(t, flow.group(t, name))
+    g.in_flight = max(0, g.in_flight - 1)
+end
+
+function flow.released_all(t, names)
+    if not is_grouped(t) then return end
+    flow.load(t, names)
+    for i = 1, #names do flow.released(t, names[i]) end
+end
+
+-- Counts a delivery of the group in its order.
+function flow.serve(t, g)
+    local rules = rules_of_group(t, g)
+    t.flow.pass = g.pass
+    g.pass = g.pass + floor(STEP / weight_of(g))
+    g.in_flight = g.in_flight + 1
+    g.load = load_of(g)
+    if rules.interval > 0 then g.full = max(g.full, now_us()) + rules.interval end
+end
+
+-- A job was leased by its id: limits and order do not hold for it, but it counts.
+function flow.leased_by_id(t, name)
+    flow.spend(t, 1)
+    if not is_grouped(t) then return end
+    local g, pass = touch(t, flow.group(t, name)), t.flow.pass
+    flow.serve(t, g)
+    t.flow.pass = pass
+end
+
+-- Returns why no job of the group is delivered, and until when if that is known; nil: jobs are delivered.
+local function group_held(t, g)
+    local o, rules = g.own, rules_of_group(t, g)
+    if o and o.paused and (o.paused_until == 0 or o.paused_until > wall) then
+        return GROUP_PAUSED, o.paused_until > 0 and o.paused_until + adjust or nil
+    end
+    if g.hold > now then return HOLD, g.hold end
+    if rules.limit > 0 and g.in_flight >= rules.limit then return GROUP_LIMIT end
+    if rules.interval > 0 and g.full - rules.ahead > now_us() then return GROUP_RATE, ms_after(g.full - rules.ahead) end
+end
+
+-- Returns whether the group may have a further job in the take that is being carried out.
+function flow.may_go_on(t, g)
+    return not group_held(t, g)
+end
+
+flow.touch = touch -- for a check
+
+-- Returns why a ready job is held, and until when; 0 and 0: it is not.
+function flow.held_of(t, name)
+    if not t.flow then return 0, 0 end
+    local by, until_ms = topic_held(t)
+    if not by and is_grouped(t) then by, until_ms = group_held(t, flow.group(t, name)) end
+    return by or 0, until_ms or 0
+end
+
+-- The same as packed words of an answer; '': it is not held.
+function flow.held_packed(t, name)
+    local by, until_ms = flow.held_of(t, name)
+    return by > 0 and pack('>BI6', by, until_ms) or ''
+end
+
+-- Holds the group, or without a group the topic, for so long.
+function flow.hold(t, name, ms)
+    local until_ms = now + 1 + ms
+    if name ~= '' and not is_grouped(t) then flow.group_all(t) end
+    flow.begin(t)
+    local held = name ~= '' and touch(t, flow.group(t, name)) or t.flow
+    held.hold, t.is_changed = max(held.hold, until_ms), true
+end
+
+-- Marks an answer about a ready job: it does not mean that a job of the topic can be delivered.
+function flow.mark(answer)
+    return byte(answer, 2) == READY and sub(answer, 1, 1) .. char(READY + flow.MARK) .. sub(answer, 3) or answer
+end
+
+-- ---- turns ----
+
+-- Returns the first groups of a priority in their order, up to `most`.
+function flow.turns_of(t, priority, most)
+    local members, names = call('ZRANGE', t.turns .. priority, '0', text_of(most - 1)), {}
+    for i = 1, #members do names[i] = sub(members[i], TURN_BYTES + 1) end
+    flow.load(t, names)
+    local groups = {}
+    for i = 1, #names do
+        local g = t.known_groups[names[i]]
+        local head = g.heads[priority]
+        if head then
+            g.load, g.due, g.number = load_of(g), head[1], head[2]
+            groups[#groups + 1] = g
+        end
+    end
+    return groups
+end
+
+-- Returns priority, due and sequence of the job that is delivered next; nil: there is none.
+function flow.peek(t)
+    flow.settle(t)
+    if flow.open_of(t) <= 0 then return nil end
+    local priority = -1
+    repeat
+        priority = call('ZRANGE', t.priorities, '(' .. priority, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+        local first = priority and call('ZRANGE', t.turns .. priority, '0', '0')[1]
+        if first then
+            local _, _, due, number = unpack_from(TURN, first)
+            return tonumber(priority), due, number
+        end
+    until not priority
+end
+
+-- Notes what a take has done with the group: `jobs` of the priority were leased; `head`: {due, sequence} of the next, nil: none, false: unknown.
+function flow.taken(t, g, priority, jobs, head)
+    touch(t, g)
+    g.ready = max(0, g.ready - jobs)
+    if head == false then
+        g.stale = g.stale or {}
+        g.stale[priority] = true
+    else
+        g.heads[priority] = head
+    end
+end
+
+-- ---- writing ----
+
+local function heads_refresh(t, g)
+    for priority in pairs(g.stale or NOTHING) do
+        local first = g.ready > 0 and call('ZRANGE', t.ready_of .. flow.lane(priority, g.name), '0', '0', 'WITHSCORES') or NOTHING
+        g.heads[priority] = first[1] and {tonumber(first[2]), (unpack_from('>I6', first[1]))} or nil
+    end
+    g.stale = nil
+    if not next(g.heads) then g.ready = 0 else g.ready = max(1, g.ready) end
+end
+
+local function append(lists, priority, ...)
+    local list = lists[priority]
+    if not list then
+        list = {}
+        lists[priority] = list
+    end
+    for i = 1, select('#', ...) do list[#list + 1] = (select(i, ...)) end
+end
+
+-- Moves the group's entries in T:turns from where they were to where they belong.
+local function places_move(g, is_open, out, into)
+    local places = NOTHING
+    if is_open then
+        places = {}
+        for priority, head in pairs(g.heads) do places[priority] = turn_of(g, head) end
+    end
+    for priority, member in pairs(g.places) do
+        if places[priority] ~= member then append(out, priority, member) end
+    end
+    for priority, member in pairs(places) do
+        if g.places[priority] ~= member then append(into, priority, '0', member) end
+    end
+    g.places = places
+end
+
+-- Returns when the group must be looked at again; nil: not before something else happens to it.
+local function wake_of(g, by, until_ms)
+    if g.ready > 0 then return by and until_ms end
+    if g.in_flight > 0 then return nil end
+    local rest = max(g.hold, ms_after(g.full))
+    return rest > now and rest or nil
+end
+
+local function groups_settle(t)
+    local dirty, out, into, stored, gone, asleep, awake = t.dirty, {}, {}, {}, {}, {}, {}
+    local open = t.flow.open
+    t.dirty = nil
+    for i = 1, #dirty do
+        local g = dirty[i]
+        g.is_dirty = false
+        heads_refresh(t, g)
+        local by, until_ms = group_held(t, g)
+        local is_open = not by and g.ready > 0
+        places_move(g, is_open, out, into)
+        open, g.open = open + (is_open and g.ready or 0) - g.open, is_open and g.ready or 0
+        local wake = wake_of(g, by, until_ms)
+        if wake then
+            asleep[#asleep + 1], asleep[#asleep + 2] = text_of(wake), g.name
+            event_at(t, wake)
+        elseif g.in_wakes then
+            awake[#awake + 1] = g.name
+        end
+        g.in_wakes = wake and true or false
+        if g.ready > 0 or g.in_flight > 0 or wake then
+            stored[#stored + 1], stored[#stored + 2] = g.name, group_text(g)
+            g.is_stored = true
+        elseif g.is_stored then
+            gone[#gone + 1], g.is_stored = g.name, false
+        end
+    end
+    for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
+    for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
+    call_many('HSET', t.groups, stored)
+    call_many('HDEL', t.groups, gone)
+    call_many('ZADD', t.wakes, asleep)
+    call_many('ZREM', t.wakes, awake)
+    if open ~= t.flow.open then t.flow.open, t.is_changed = open, true end
+end
+
+-- Writes what this call did to the topic's groups, and notes what is to happen next.
+function flow.settle(t)
+    if t.dirty then groups_settle(t) end
+    local is_open = flow.open_of(t) > 0
+    if is_open ~= t.flow.was_open then t.flow.was_open, t.is_changed = is_open, true end
+    if not is_open and t.f[AT.ready] > 0 then
+        local _, until_ms = topic_held(t)
+        if until_ms then event_at(t, until_ms) end
+    end
+end
+
+function flow.settle_all()
+    for i = 1, #met_topics do
+        local t = met_topics[i]
+        if t.flow and not t.is_deleted then flow.settle(t) end
+    end
+end
+
+-- Looks at up to `most` groups whose time has come. Returns how many.
+function flow.wake_some(t, most)
+    if not is_grouped(t) then return 0 end
+    local names = call('ZRANGE', t.wakes, '-inf', text_of(now), 'BYSCORE', 'LIMIT', '0', text_of(most))
+    flow.load(t, names)
+    for i = 1, #names do
+        local g = touch(t, t.known_groups[names[i]])
+        g.in_wakes = true
+    end
+    flow.settle(t)
+    return #names
+end
+
+-- The settings of the topic have changed: all its groups are looked at.
+function flow.settings_changed(t)
+    local s = settings_of(t).flow
+    t.rules = nil
+    if s and s.is_set then flow.begin(t) end
+    if s and s.is_of_groups then flow.group_all(t) end
+    if not t.flow then return end
+    t.is_changed = true
+    if not is_grouped(t) then return end
+    local names = call('HKEYS', t.groups)
+    flow.load(t, names)
+    for i = 1, #names do
+        local g = touch(t, t.known_groups[names[i]])
+        g.rules = nil
+    end
+end
+
+-- ---- settings of groups ----
+
+-- Gives the group settings of its own ('': none).
+function flow.own_put(t, name, text)
+    flow.group_all(t)
+    local g = touch(t, flow.group(t, name))
+    if text == '' then
+        call('HDEL', t.group_settings, name)
+        g.own, g.hold = nil, 0
+    else
+        call('HSET', t.group_settings, name, text)
+        g.own = own_read(text)
+        if not t.flow.has_own then t.flow.has_own, t.is_changed = true, true end
+    end
+    g.rules = nil
+end
+
+-- The group as answers show it.
+function flow.shown(t, g)
+    local by, until_ms = 0, 0
+    if g.ready > 0 or g.hold > now or g.own and g.own.paused then by, until_ms = flow.held_of(t, g.name) end
+    local oldest = 0
+    for _, head in pairs(g.heads) do oldest = oldest > 0 and min(oldest, head[1]) or head[1] end
+    local own = ''
+    if g.own then
+        local o = g.own
+        local is_paused = o.paused and (o.paused_until == 0 or o.paused_until > wall)
+        own = pack(OWN, o.weight, o.limit, o.count, o.unit, o.burst, o.max_jobs, is_paused and 1 or 0, is_paused and o.paused_until or 0)
+    end
+    return pack('>I6I6BI6I6', g.ready, g.in_flight, by, until_ms, oldest) .. own
+end
+
+-- Returns all groups of the topic.
+function flow.all(t)
+    if not t.flow or not is_grouped(t) then return {} end
+    local names = call('HKEYS', t.groups)
+    if t.flow.has_own then
+        for _, name in ipairs(call('HKEYS', t.group_settings)) do names[#names + 1] = name end
+    end
+    flow.load(t, names)
+    local groups = {}
+    for _, g in pairs(t.known_groups) do groups[#groups + 1] = g end
+    return groups
+end
+
+end -- fill
+
+flow.fill()
+
