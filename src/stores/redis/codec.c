@@ -33,7 +33,7 @@ enum {
     STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* if the backoff is a list, */
     SETTINGS_KEEPS_BYTES = 6 + 6 + 6 + 1,    /* and if finished jobs are kept, or what follows: */
     SETTINGS_FLOW_BYTES = 2 * (4 + 4 + 1 + 4) + 6 + 1, /* limits and rates of deliveries */
-    FIXED_BYTES = 80                         /* more than any fixed-length text above */
+    FIXED_BYTES = 80                                   /* more than any fixed-length text above */
 };
 
 /* The most common content types, stored as one byte. In a record, a content type is a byte and a
@@ -377,7 +377,8 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     bool refuses = answer->verb == QUEUE_NACK && answer->final;
     uint64_t refusal = with_result ? REFUSE_WITH_RESULT : REFUSE;
     packed_put(&packed,
-               (refuses ? refusal : (uint64_t)answer->verb) | (answer->hold_ms ? WITH_HOLD : 0u), 1);
+               (refuses ? refusal : (uint64_t)answer->verb) | (answer->hold_ms ? WITH_HOLD : 0u),
+               1);
     packed_put(&packed, ms_of_answer(answer), 6);
     if (answer->verb == QUEUE_NACK && answer->has_priority)
         packed_put(&packed, answer->priority, 2);

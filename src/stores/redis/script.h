@@ -34,7 +34,7 @@ enum redis_script {
     REDIS_GROUP,
     REDIS_GROUPS,
     REDIS_SCRIPTS_SERVED = REDIS_GROUPS, /* last function of the library */
-    REDIS_CHECK,                        /* this and the following: used by fsck only */
+    REDIS_CHECK,                         /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,

@@ -194,7 +194,8 @@ static enum queue_status read_got(const struct inquiry *inquiry, const struct re
         return QUEUE_UNAVAILABLE;
     out->job.topic = inquiry->topic;
     out->job.id = inquiry->id;
-    struct slice held = slice_make(head->rest.at + 2, head->rest.len - 2); /* read_status read two */
+    struct slice held =
+        slice_make(head->rest.at + 2, head->rest.len - 2); /* read_status read two */
     return redis_unpack_held(held, head->adjust_ms, out) ? QUEUE_OK : QUEUE_UNAVAILABLE;
 }
 

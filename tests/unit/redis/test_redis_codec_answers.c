@@ -53,11 +53,8 @@ CLAIM(a_hold_ends_the_numbers_of_an_answer)
     buffer_init(&args, SIZE_MAX / 2);
     assert_true(slice_equals(packed_answer(&args, &answer),
                              slice_make("\x41\0\0\0\0\0\0\0\0\0\0\1\2", 13)));
-    answer = (struct queue_answer){.verb = QUEUE_NACK,
-                                   .delay_ms = 0,
-                                   .has_priority = true,
-                                   .priority = 7,
-                                   .hold_ms = 1};
+    answer = (struct queue_answer){
+        .verb = QUEUE_NACK, .delay_ms = 0, .has_priority = true, .priority = 7, .hold_ms = 1};
     assert_true(slice_equals(packed_answer(&args, &answer),
                              slice_make("\x42\0\0\0\0\0\0\0\7\0\0\0\0\0\1", 15)));
     buffer_fini(&args);
