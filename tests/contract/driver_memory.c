@@ -63,6 +63,7 @@ const struct driver driver_memory = {
     .shards = 1,
     .keeps_finished = true,
     .awaits = true,
+    .groups = true,
     .is_at_once = true,
     .forecasts_exactly = true,
     .open = memory_driver_open,

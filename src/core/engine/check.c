@@ -55,7 +55,9 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
         break;
     case JOB_READY:
         sum->ready++;
-        assert(entry->ready_at < topic->ready_count && topic->ready[entry->ready_at].id == id);
+        if (!topic->flow || !topic->flow->is_grouped)
+            assert(entry->ready_at < topic->ready.count &&
+                   topic->ready.items[entry->ready_at].id == id);
         break;
     case JOB_LEASED:
         sum->leased++;
@@ -95,6 +97,12 @@ static void check_stored(const struct engine *engine, const struct topic *topic)
     assert(waiting == topic->waiting);
 }
 
+static void check_ready(const struct ready_heap *heap)
+{
+    for (uint32_t at = 1; at < heap->count; at++)
+        assert(ready_comes_before(&heap->items[(at - 1) / 2], &heap->items[at]));
+}
+
 static void check_topic(const struct engine *engine, const struct topic *topic)
 {
     const struct topic_totals *totals = &topic->totals;
@@ -104,12 +112,10 @@ static void check_topic(const struct engine *engine, const struct topic *topic)
     assert(totals->pushed == all.delayed + all.retrying + all.ready + all.leased + all.dead +
                                  totals->acked + totals->cancelled + totals->expired);
     check_stored(engine, topic);
-    assert(topic->ready_count == counts->ready);
-    for (uint32_t at = 1; at < topic->ready_count; at++) {
-        const struct ready_item *parent = &topic->ready[(at - 1) / 2], *child = &topic->ready[at];
-        assert(parent->order < child->order ||
-               (parent->order == child->order && parent->sequence < child->sequence));
-    }
+    assert(flow_ready_count(topic) == counts->ready);
+    check_ready(&topic->ready);
+    if (topic->flow)
+        flow_check(engine, topic);
     uint64_t dead = 0, dead_bytes = 0;
     for (uint32_t id = topic->dead_first; id; id = entry_at(engine, id)->timer.next) {
         assert(entry_at(engine, id)->state == JOB_DEAD && entry_at(engine, id)->topic == topic->id);

@@ -48,6 +48,7 @@ void engine_free(struct engine *engine)
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
     forecast_pages_fini(&engine->forecast);
+    flows_free(engine);
     slab_fini(&engine->steps);
     slab_fini(&engine->successors);
     slab_fini(&engine->extras);
@@ -80,13 +81,21 @@ static void cancel_requested(struct engine *engine, uint32_t id, struct engine_n
         entry_finish(engine, id, RECORD_CANCELLED, now);
 }
 
+/* Links a leased job again, after its lease or its record has changed. It keeps its slot (flow.h). */
+static void lease_hang_again(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    engine->flow_is_busy = true;
+    entry_unhang(engine, id);
+    entry_hang(engine, id, JOB_LEASED, now);
+    engine->flow_is_busy = false;
+}
+
 /* Ends a lease without an answer: the attempt failed. */
 static void lease_ended(struct engine *engine, uint32_t id, struct engine_now now)
 {
     const struct extra *extra = entry_extra(engine, entry_at(engine, id));
     if (entry_lease_end_ms(engine, extra) > now.inner_ms) { /* linked before the recovery ended */
-        entry_unhang(engine, id);
-        entry_hang(engine, id, JOB_LEASED, now);
+        lease_hang_again(engine, id, now);
         return;
     }
     if (life_lease_end(extra->cancel_requested) == LIFE_CANCELLED) {
@@ -189,6 +198,8 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
     size_t done = 0;
     retime_some(engine, now);
     engine_end_pauses(engine, now);
+    if (engine->flows)
+        done = flow_advance(engine, now, max);
     while (done < max) {
         size_t want = max - done < AT_ONCE ? max - done : AT_ONCE;
         size_t got = wheel_take_due(&engine->wheel, now.inner_ms, ids, want);
@@ -205,6 +216,8 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
 int64_t engine_next_ms(const struct engine *engine)
 {
     int64_t next_ms = engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
+    if (__builtin_expect(engine->flows != NULL, 0) && flow_next_ms(engine) < next_ms)
+        next_ms = flow_next_ms(engine);
     return next_ms < engine->pause_end_ms ? next_ms : engine->pause_end_ms;
 }
 
@@ -329,6 +342,7 @@ static void record_with_next(struct engine *engine, uint32_t id, const struct jo
                             .origin = RECORD_CARRIED,
                             .job = {.topic = texts->topic,
                                     .id = texts->id,
+                                    .group = texts->group,
                                     .content_type = texts->content_type,
                                     .meta = texts->meta,
                                     .body = texts->body,
@@ -382,9 +396,11 @@ static __attribute__((noinline)) void push_next(struct engine *engine, uint32_t 
         result->status = QUEUE_NO_MEMORY;
         return;
     }
+    engine->flow_is_busy = true;
     entry_unhang(engine, id);
     record_with_next(engine, id, &running, owner.next);
     entry_hang(engine, id, JOB_LEASED, now);
+    engine->flow_is_busy = false;
     free(text);
     result->status = life.status;
     result->state = JOB_LEASED;
@@ -409,7 +425,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         return;
 
     bool is_plain =
-        !policy_is_set(&push->policy) && !past_is_set(&push->past) && !push->has_keep_finished;
+        !policy_is_set(&push->policy) && !past_is_set(&push->past) && !push->has_keep_finished &&
+        !push->group.len;
     const struct entry *old = id ? entry_at(engine, id) : NULL;
     if (old && __builtin_expect(entry_is_free(old, now), 0)) /* the new job takes its entry */
         old = NULL;
@@ -433,6 +450,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         push_next(engine, id,
                   (struct job){.topic = push->topic,
                                .id = push->id,
+                               .group = push->group,
                                .content_type = push->content_type,
                                .meta = push->meta,
                                .body = push->body,
@@ -449,7 +467,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
     struct own_policy policy = {0};
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
-        (!is_plain && !own_policy_set(engine, &policy, &push->policy)) ||
+        (!is_plain && (!own_policy_set(engine, &policy, &push->policy) ||
+                       !entry_set_group(engine, topic, &policy, push->group))) ||
         (!id && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
@@ -486,6 +505,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                             .origin = is_new ? RECORD_PUSHED : RECORD_PUSHED_REPLACING,
                             .job = {.topic = push->topic,
                                     .id = push->id,
+                                    .group = push->group,
                                     .content_type = push->content_type,
                                     .meta = push->meta,
                                     .body = push->body,
@@ -689,8 +709,37 @@ static inline void lease_begin(struct engine *engine, uint32_t id, struct extra 
     extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
-    entry_topic(engine, entry)->totals.delivered++;
+    struct topic *topic = entry_topic(engine, entry);
+    topic->totals.delivered++;
+    if (__builtin_expect(topic->flow != NULL, 0))
+        flow_delivered(engine, topic, entry_group(engine, entry), now);
     entry_view(engine, id, now, out);
+}
+
+/* Works as engine_take, for a topic with limits or groups. */
+static __attribute__((noinline)) size_t take_by_flow(struct engine *engine, struct topic *topic,
+                                                     uint32_t max, size_t bytes_max,
+                                                     int64_t lease_ms, struct slice consumer,
+                                                     struct engine_now now, struct engine_view *out)
+{
+    const struct ready_item *first;
+    size_t taken = 0, bytes = 0;
+    while (taken < max && (first = flow_first(engine, topic, now))) {
+        uint32_t id = first->id;
+        struct entry *entry = entry_at(engine, id);
+        bytes += entry->place.bytes;
+        if (taken && bytes > bytes_max)
+            break;
+        struct extra *extra = lease_reserve(engine, entry, consumer);
+        if (!extra)
+            break;
+        engine->flow_is_busy = true;
+        entry_unhang(engine, id);
+        lease_begin(engine, id, extra, lease_ms, now, &out[taken++]);
+        engine->flow_is_busy = false;
+        flow_settle(engine, topic, entry_group(engine, entry));
+    }
+    return taken;
 }
 
 size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_t bytes_max,
@@ -701,8 +750,10 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     size_t taken = 0, bytes = 0;
     if (!topic || topic->paused)
         return 0;
-    while (taken < max && topic->ready_count) {
-        uint32_t id = topic->ready[0].id;
+    if (__builtin_expect(topic->flow != NULL, 0))
+        return take_by_flow(engine, topic, max, bytes_max, lease_ms, consumer, now, out);
+    while (taken < max && topic->ready.count) {
+        uint32_t id = topic->ready.items[0].id;
         struct entry *entry = entry_at(engine, id);
         bytes += entry->place.bytes;
         if (taken && bytes > bytes_max)
@@ -720,29 +771,35 @@ bool engine_show_first(struct engine *engine, struct slice name, struct engine_n
                        struct engine_view *out)
 {
     const struct topic *topic = engine_topic_find(engine, name);
-    if (!topic || !topic->ready_count)
-        return false;
-    entry_view(engine, topic->ready[0].id, now, out);
-    return true;
+    const struct ready_item *first = topic ? flow_any(engine, topic) : NULL;
+    if (first)
+        entry_view(engine, first->id, now, out);
+    return first != NULL;
 }
 
-uint32_t engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
+uint32_t engine_first_ready(struct engine *engine, struct slice name, struct engine_now now,
+                            struct record_place *out)
 {
     struct topic *topic = engine_topic_find(engine, name);
-    if (!topic || topic->paused || !topic->ready_count)
+    const struct ready_item *first = topic ? flow_first(engine, topic, now) : NULL;
+    if (!first)
         return 0;
-    const struct entry *entry = entry_at(engine, topic->ready[0].id);
+    const struct entry *entry = entry_at(engine, first->id);
     engine_index_prefetch(engine, entry->key.low);
     *out = entry->place;
-    return topic->ready[0].id;
+    return first->id;
 }
 
 void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out)
 {
     struct topic *topic = entry_topic(engine, entry_at(engine, ready));
-    assert(topic->ready_count && topic->ready[0].id == ready && !topic->paused);
+    assert(!topic->paused && entry_at(engine, ready)->state == JOB_READY);
     entry_unhang(engine, ready);
+    if (__builtin_expect(topic->flow != NULL, 0)) {
+        flow_delivered(engine, topic, entry_group(engine, entry_at(engine, ready)), now);
+        flow_settle(engine, topic, entry_group(engine, entry_at(engine, ready)));
+    }
     entry_view(engine, ready, now, out);
     out->state = JOB_FINISHED;
     out->attempt++;
@@ -757,14 +814,20 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
         entry_finish_plainly(engine, ready, RECORD_ACKED);
 }
 
-/* Returns the topic whose next job comes first; NULL: no topic has a ready job. */
-static const struct topic *best_topic(struct topic *const *topics, size_t count)
+/* Returns the topic whose next job comes first, and that job; NULL: no job can be taken. */
+static const struct topic *best_topic(struct engine *engine, struct topic *const *topics,
+                                      size_t count, struct engine_now now, uint32_t *id)
 {
     const struct topic *best = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (topics[i]->ready_count &&
-            (!best || ready_comes_before(&topics[i]->ready[0], &best->ready[0])))
+    const struct ready_item *best_item = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct ready_item *item = flow_first(engine, topics[i], now);
+        if (item && (!best || ready_comes_before(item, best_item))) {
             best = topics[i];
+            best_item = item;
+        }
+    }
+    *id = best ? best_item->id : 0;
     return best;
 }
 
@@ -775,13 +838,14 @@ size_t engine_take_best(struct engine *engine, const struct queue_take *take, si
     struct topic *topics[QUEUE_TAKE_TOPICS_MAX];
     const struct topic *best;
     size_t count = 0, taken = 0, bytes = 0;
+    uint32_t id;
     for (size_t i = 0; i < take->topic_count; i++) {
         struct topic *topic = engine_topic_find(engine, take->topics[i]);
         if (topic && !topic->paused)
             topics[count++] = topic;
     }
-    while ((best = best_topic(topics, count)) && taken < take->max) {
-        struct entry *entry = entry_at(engine, best->ready[0].id);
+    while ((best = best_topic(engine, topics, count, now, &id)) && taken < take->max) {
+        struct entry *entry = entry_at(engine, id);
         bytes += entry->place.bytes;
         bool is_beyond = take->is_bounded && entry->priority > take->priority_max;
         if (is_beyond || (taken && bytes > bytes_max) ||
@@ -792,7 +856,7 @@ size_t engine_take_best(struct engine *engine, const struct queue_take *take, si
     }
     *has_next = best;
     if (best) {
-        const struct entry *entry = entry_at(engine, best->ready[0].id);
+        const struct entry *entry = entry_at(engine, id);
         *next = (struct queue_rank){.priority = (uint16_t)entry->priority,
                                     .due_ms = entry_due_wall_ms(entry, now.skew_ms),
                                     .sequence = entry->sequence};
@@ -818,6 +882,8 @@ enum queue_status engine_take_job(struct engine *engine, struct slice topic, str
         entry_set_first_due(engine, entry, now.inner_ms);
     }
     lease_begin(engine, id, extra, lease_ms, now, out);
+    if (__builtin_expect(entry_topic(engine, entry)->flow != NULL, 0))
+        flow_settle(engine, entry_topic(engine, entry), entry_group(engine, entry));
     return QUEUE_OK;
 }
 
@@ -849,9 +915,8 @@ static void lease_extend(struct engine *engine, uint32_t id, const struct queue_
         lease_ms = extra->lease_ms;
     if (!lease_ms) /* taken before a restart */
         lease_ms = entry_lease_ms(engine, entry_at(engine, id));
-    entry_unhang(engine, id);
     extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
-    entry_hang(engine, id, JOB_LEASED, now);
+    lease_hang_again(engine, id, now);
     entry_record(engine, id);
     entry_notify(engine, id, progresses ? JOB_EVENT_PROGRESS : JOB_EVENT_EXTENDED,
                  (struct slice){0}, answer->progress, now);
@@ -948,6 +1013,12 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     }
     struct entry *entry = entry_at(engine, id);
     struct life life = life_answer(answer, entry_extra(engine, entry)->cancel_requested);
+    if (__builtin_expect(answer->hold_ms > 0, 0) &&
+        !flow_hold(engine, entry_topic(engine, entry), entry_group(engine, entry), answer->hold_ms,
+                   now)) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
     result->status = life.status;
     if (__builtin_expect(entry_extra(engine, entry)->successor && life.step != LIFE_EXTENDED, 0)) {
         end_with_next(engine, id, answer, life.step, now);

@@ -4,7 +4,7 @@
  * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their
  * bodies or ids. These are read at the place in struct engine_view. Of cold jobs (engine/stored.h) it keeps only
  * their number. A job in memory takes about 88 bytes of RAM if it was pushed without options and not tried yet; 112
- * more otherwise, and its error and its history after a failed attempt.
+ * more otherwise, and its error and its history after a failed attempt. A group with jobs takes about 150 bytes.
  *
  * Rules
  *   - Each change first appends its record and then takes effect; engine_replay can rebuild the same state from the
@@ -209,7 +209,8 @@ bool engine_show_first(struct engine *engine, struct slice topic, struct engine_
 
 /* Returns the job of the topic that would be taken first, for an engine_pop without another call between, and the
  * place of its record. 0: no job is ready, or the topic is unknown or paused. */
-uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
+uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct engine_now now,
+                            struct record_place *out);
 /*
  * Takes that job and finishes it as acked in one step: without a lease, and with only the final record. *out shows it
  * as a finished job with this delivery; the record at its place has been released (sink.release). The caller must end
@@ -283,6 +284,26 @@ bool engine_topics_page(const struct engine *engine, struct slice after, size_t 
 enum { ENGINE_TOPIC_BYTES_MAX = 640 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
+
+/* ---- groups (job/flow.h) ---- */
+
+/* Sets all settings of a group, whose pause ends by the inner clock, and creates the topic if it does not exist. Returns OK or a
+ * rejection. */
+enum queue_status engine_group_put(struct engine *engine, struct slice topic, struct slice group,
+                                   const struct group_settings *settings);
+/* Removes the settings and the hold of a group. */
+enum queue_status engine_group_delete(struct engine *engine, struct slice topic,
+                                      struct slice group);
+/* Shows a group, also an unknown one. The name is that of the caller. False: there is no such topic. */
+bool engine_group_show(struct engine *engine, struct slice topic, struct slice group,
+                       struct engine_now now, struct queue_group *out);
+/* Iterates over the groups of a topic with ready or leased jobs, a hold or settings, in no particular order: start with *at = 0;
+ * false at the end. Names live until the next change. */
+bool engine_group_next(struct engine *engine, struct slice topic, uint32_t *at,
+                       struct engine_now now, struct queue_group *out);
+/* Returns why a ready job of this group is not delivered. *until_ms: wall clock; 0: unknown. */
+enum flow_held engine_held(struct engine *engine, struct slice topic, struct slice group,
+                           struct engine_now now, int64_t *until_ms);
 
 /* ---- time ---- */
 

@@ -113,7 +113,21 @@ void own_policy_drop(struct engine *engine, struct own_policy *policy)
 {
     if (policy->steps)
         slab_remove(&engine->steps, policy->steps);
+    if (policy->group)
+        flow_group_drop(engine, policy->group);
     *policy = (struct own_policy){0};
+}
+
+bool entry_set_group(struct engine *engine, struct topic *topic, struct own_policy *policy,
+                     struct slice group)
+{
+    uint32_t number = 0, old = policy->group;
+    if (group.len && !(number = flow_group_hold(engine, topic, group)))
+        return false;
+    policy->group = number;
+    if (old)
+        flow_group_drop(engine, old);
+    return true;
 }
 
 bool own_policy_set(struct engine *engine, struct own_policy *into, const struct policy *policy)
@@ -126,7 +140,8 @@ bool own_policy_set(struct engine *engine, struct own_policy *into, const struct
                                 .first_ms = backoff->first_ms,
                                 .max_ms = backoff->max_ms,
                                 .max_attempts = policy->max_attempts,
-                                .backoff = backoff->kind};
+                                .backoff = backoff->kind,
+                                .group = into->group};
     if (backoff->kind != BACKOFF_LIST)
         return true;
     if (!(into->steps = slab_add(&engine->steps))) {
@@ -173,8 +188,13 @@ bool entry_set_next(struct engine *engine, struct extra *extra, const struct job
     struct job next;
     struct own_policy policy = {0};
     bool has_next = record_next_decode(job, &next);
-    if (has_next && !own_policy_set(engine, &policy, &next.policy))
+    if (has_next && (!own_policy_set(engine, &policy, &next.policy) ||
+                     (next.group.len &&
+                      !entry_set_group(engine, engine_topic_lookup(engine, next.topic), &policy,
+                                       next.group)))) {
+        own_policy_drop(engine, &policy);
         return false;
+    }
     entry_drop_next(engine, extra);
     if (!has_next)
         return true;
@@ -200,7 +220,7 @@ void entry_take_next(struct engine *engine, struct entry *entry)
     struct extra *extra = entry_extra(engine, entry);
     struct successor *waiting = slab_at(&engine->successors, extra->successor);
     struct successor next = *waiting;
-    waiting->policy.steps = 0; /* they belong to the job now */
+    waiting->policy.steps = waiting->policy.group = 0; /* they belong to the job now */
     entry_drop_next(engine, extra);
     extra->next = NEXT_STARTED;
     entry_set_times(entry, next.due_ms, next.due_is_wall, next.priority);
@@ -403,7 +423,7 @@ static bool job_is_plain(const struct job *job)
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
            !job->policy.ttl_ms && !job->policy.backoff.kind && !job->policy.max_attempts &&
            job->first_due_ms == job->due_ms && !job->error.len && !job->history.len &&
-           !job->has_keep;
+           !job->has_keep && !job->group.len;
 }
 
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job)
@@ -415,7 +435,8 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     struct extra *extra = entry_need_extra(engine, entry);
     if (!extra)
         return false;
-    if (!own_policy_set(engine, &extra->policy, &job->policy))
+    if (!own_policy_set(engine, &extra->policy, &job->policy) ||
+        !entry_set_group(engine, entry_topic(engine, entry), &extra->policy, job->group))
         return false;
     extra->first_due_ms = job->first_due_ms;
     extra->attempt = job->attempt;
@@ -444,96 +465,110 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     return true;
 }
 
-/*
- * ---- the ready jobs of a topic: a binary heap by priority, due, push order ----
- *
- * An entry has its position, so any entry can be removed.
- */
+/* ---- the ready jobs of a topic or a group ---- */
 
-static void ready_put(struct engine *engine, struct topic *topic, uint32_t at,
+static void ready_put(struct engine *engine, struct ready_heap *heap, uint32_t at,
                       struct ready_item item)
 {
-    topic->ready[at] = item;
+    heap->items[at] = item;
     entry_at(engine, item.id)->ready_at = at;
 }
 
-static void ready_sift_up(struct engine *engine, struct topic *topic, uint32_t at,
+static void ready_sift_up(struct engine *engine, struct ready_heap *heap, uint32_t at,
                           struct ready_item item)
 {
     while (at > 0) {
         uint32_t parent = (at - 1) / 2;
-        if (!ready_comes_before(&item, &topic->ready[parent]))
+        if (!ready_comes_before(&item, &heap->items[parent]))
             break;
-        ready_put(engine, topic, at, topic->ready[parent]);
+        ready_put(engine, heap, at, heap->items[parent]);
         at = parent;
     }
-    ready_put(engine, topic, at, item);
+    ready_put(engine, heap, at, item);
 }
 
-static void ready_sift_down(struct engine *engine, struct topic *topic, uint32_t at,
+static void ready_sift_down(struct engine *engine, struct ready_heap *heap, uint32_t at,
                             struct ready_item item)
 {
     for (;;) {
         uint32_t child = 2 * at + 1;
-        if (child >= topic->ready_count)
+        if (child >= heap->count)
             break;
-        if (child + 1 < topic->ready_count &&
-            ready_comes_before(&topic->ready[child + 1], &topic->ready[child]))
+        if (child + 1 < heap->count &&
+            ready_comes_before(&heap->items[child + 1], &heap->items[child]))
             child++;
-        if (!ready_comes_before(&topic->ready[child], &item))
+        if (!ready_comes_before(&heap->items[child], &item))
             break;
-        ready_put(engine, topic, at, topic->ready[child]);
+        ready_put(engine, heap, at, heap->items[child]);
         at = child;
     }
-    ready_put(engine, topic, at, item);
+    ready_put(engine, heap, at, item);
+}
+
+/* Returns the heap in which the ready job belongs. */
+static struct ready_heap *ready_heap_of(struct engine *engine, struct topic *topic,
+                                        const struct entry *entry)
+{
+    return __builtin_expect(topic->flow != NULL, 0)
+               ? flow_heap(engine, topic, entry_group(engine, entry))
+               : &topic->ready;
 }
 
 /* Reserves room for one more job. */
-static bool ready_reserve(struct topic *topic)
+static bool ready_reserve(struct engine *engine, struct topic *topic, const struct entry *entry)
 {
-    if (topic->ready_count < topic->ready_cap)
+    struct ready_heap *heap = ready_heap_of(engine, topic, entry);
+    if (heap->count < heap->cap)
         return true;
-    uint32_t cap = topic->ready_cap ? topic->ready_cap * 2 : 64;
-    struct ready_item *ready = realloc(topic->ready, cap * sizeof *ready);
-    if (!ready)
+    uint32_t first = heap == &topic->ready ? 64 : 1;
+    uint32_t cap = heap->cap ? heap->cap * 2 : first;
+    struct ready_item *items = realloc(heap->items, cap * sizeof *items);
+    if (!items)
         return false;
-    topic->ready = ready;
-    topic->ready_cap = cap;
+    heap->items = items;
+    heap->cap = cap;
     return true;
 }
 
 static void ready_add(struct engine *engine, struct topic *topic, uint32_t id, int64_t due_inner_ms)
 {
-    assert(topic->ready_count < topic->ready_cap);
     const struct entry *entry = entry_at(engine, id);
+    struct ready_heap *heap = ready_heap_of(engine, topic, entry);
+    assert(heap->count < heap->cap);
     struct ready_item item = {.order = (uint64_t)entry->priority << 48 |
                                        ((uint64_t)due_inner_ms & 0xffffffffffffu),
                               .sequence = entry->sequence,
                               .id = id};
-    ready_sift_up(engine, topic, topic->ready_count++, item);
-    if (topic->ready_count == 1 && !topic->paused && !engine->recovering)
+    ready_sift_up(engine, heap, heap->count++, item);
+    if (__builtin_expect(topic->flow != NULL, 0))
+        flow_ready_added(engine, topic, entry_group(engine, entry));
+    else if (heap->count == 1 && !topic->paused && !engine->recovering)
         engine->sink.ready(engine->sink.ctx, topic->name);
 }
 
 static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id)
 {
-    uint32_t at = entry_at(engine, id)->ready_at;
-    assert(at < topic->ready_count && topic->ready[at].id == id);
-    struct ready_item last = topic->ready[--topic->ready_count];
+    const struct entry *entry = entry_at(engine, id);
+    struct ready_heap *heap = ready_heap_of(engine, topic, entry);
+    uint32_t at = entry->ready_at;
+    assert(at < heap->count && heap->items[at].id == id);
+    struct ready_item last = heap->items[--heap->count];
     if (last.id != id) {
-        if (at > 0 && ready_comes_before(&last, &topic->ready[(at - 1) / 2]))
-            ready_sift_up(engine, topic, at, last);
+        if (at > 0 && ready_comes_before(&last, &heap->items[(at - 1) / 2]))
+            ready_sift_up(engine, heap, at, last);
         else
-            ready_sift_down(engine, topic, at, last);
+            ready_sift_down(engine, heap, at, last);
     }
     /* Free the memory of a burst once it has drained. */
-    if (topic->ready_cap > 4096 && topic->ready_count < topic->ready_cap / 8) {
-        struct ready_item *ready = realloc(topic->ready, topic->ready_cap / 4 * sizeof *ready);
-        if (ready) {
-            topic->ready = ready;
-            topic->ready_cap /= 4;
+    if (heap->cap > 4096 && heap->count < heap->cap / 8) {
+        struct ready_item *items = realloc(heap->items, heap->cap / 4 * sizeof *items);
+        if (items) {
+            heap->items = items;
+            heap->cap /= 4;
         }
     }
+    if (__builtin_expect(topic->flow != NULL, 0))
+        flow_ready_removed(engine, topic, entry_group(engine, entry));
 }
 
 /* Returns the count of the topic that includes the job. `adds`: the job is added to it, else removed. */
@@ -605,6 +640,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
         ready_remove(engine, topic, id);
     else if (entry->state == JOB_DELAYED)
         forecast_pages_take(&engine->forecast, entry->ready_at, entry->timer.when_ms);
+    else if (__builtin_expect(topic->flow != NULL, 0) && entry->state == JOB_LEASED)
+        flow_leased(engine, topic, entry_group(engine, entry), false);
     if (entry->state == JOB_DEAD)
         dead_remove(engine, topic, id);
     else
@@ -653,7 +690,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     bool starved = false;
     if (state == JOB_DELAYED || state == JOB_READY) {
         state = entry_is_due(entry, now) ? JOB_READY : JOB_DELAYED;
-        if (state == JOB_READY && !ready_reserve(topic)) {
+        if (state == JOB_READY && !ready_reserve(engine, topic, entry)) {
             starved = true;
             state = JOB_DELAYED;
         }
@@ -677,6 +714,8 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
         break;
     case JOB_LEASED:
         wheel_add(&engine->wheel, id, entry_lease_end_ms(engine, entry_extra(engine, entry)));
+        if (__builtin_expect(topic->flow != NULL, 0))
+            flow_leased(engine, topic, entry_group(engine, entry), true);
         break;
     case JOB_DEAD:
         dead_add(engine, topic, id);

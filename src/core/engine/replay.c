@@ -225,7 +225,8 @@ static bool stub_complete_next(struct engine *engine, struct extra *extra, struc
 }
 
 /* Completes a stub from the record of its job. False: out of memory. */
-static bool stub_complete(struct engine *engine, struct entry *entry, const struct job *record)
+static bool stub_complete(struct engine *engine, struct topic *topic, struct entry *entry,
+                          const struct job *record)
 {
     struct extra *extra = entry_extra(engine, entry);
     struct job copy = *record, *job = &copy;
@@ -240,7 +241,8 @@ static bool stub_complete(struct engine *engine, struct entry *entry, const stru
         memcpy(text, extra->text + extra->history_bytes, error_bytes + consumer.len);
     consumer.at = text + error_bytes;
     entry_set_texts(engine, entry, slice_make(history, bytes), slice_make(text, error_bytes));
-    if (!own_policy_set(engine, &extra->policy, &job->policy))
+    if (!own_policy_set(engine, &extra->policy, &job->policy) ||
+        !entry_set_group(engine, topic, &extra->policy, job->group))
         return false;
     entry->sequence = job->sequence & 0xffffffffffffffu;
     return entry_set_consumer(engine, entry, consumer);
@@ -259,7 +261,7 @@ bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *r
         return false;
     int64_t when_ms;
     stub_count_events(engine, entry->ready_at, topic);
-    if (!stub_complete(engine, entry, &record->job))
+    if (!stub_complete(engine, topic, entry, &record->job))
         return false;
     entry->place = (struct record_place){0};
     entry->is_stub = false;
@@ -499,6 +501,7 @@ static bool replay_removal(struct engine *engine, struct slice name)
     const struct queue_counts *counts = &topic->counts;
     if (counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead)
         return false;
+    flow_forget(engine, topic);
     engine_topic_set(engine, topic, &(struct topic_settings){0});
     topic->totals = (struct topic_totals){0};
     engine_topic_set_pause(engine, topic, false, 0);
@@ -521,6 +524,12 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     engine_topic_set_pause(engine, topic, record->paused, record->paused_until_ms);
     topic->deleting = record->deleting;
     return true;
+}
+
+static bool replay_group(struct engine *engine, const struct record_group *record)
+{
+    struct topic *topic = replay_topic_of(engine, record->topic);
+    return topic && flow_replay(engine, topic, record);
 }
 
 /* Returns the key of the record's entry, for engine_replay_soon. */
@@ -568,8 +577,8 @@ bool engine_replay(struct engine *engine, const struct record *record, struct re
         return replay_done(engine, record, place);
     case RECORD_TOPIC:
         return replay_topic(engine, &record->topic);
-    case RECORD_GROUP: /* no version writes one yet */
-        break;
+    case RECORD_GROUP:
+        return replay_group(engine, &record->group);
     }
     return false;
 }
@@ -583,6 +592,7 @@ void engine_start(struct engine *engine, uint64_t epoch)
     stub_fini(engine);
     engine_topics_sort(engine);
     engine_end_pauses(engine, engine->recovery);
+    (void)flow_advance(engine, engine->recovery, SIZE_MAX);
     engine->recovering = false;
 }
 

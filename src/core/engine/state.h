@@ -3,6 +3,7 @@
 #define TARRY_ENGINE_STATE_H
 
 #include "base/random.h"
+#include "engine/flow.h"
 #include "engine/forecast_pages.h"
 #include "engine/stored.h"
 #include "wheel/wheel.h"
@@ -52,7 +53,11 @@ struct own_policy {
     uint32_t max_attempts;
     uint32_t steps; /* id of a struct steps if the backoff is a list, else 0 */
     enum backoff_kind backoff;
+    /* The number of the group of the job (flow.h); 0: no group. It is here because there is room, which a policy on its own
+     * leaves unused. */
+    uint32_t group;
 };
+_Static_assert(sizeof(struct own_policy) == 48, "the group takes no room");
 struct steps {
     uint32_t count;
     uint32_t ms[BACKOFF_STEPS_MAX];
@@ -107,17 +112,6 @@ struct index {
     uint32_t count;
 };
 
-struct ready_item {
-    uint64_t order; /* priority << 48 | due (inner) */
-    uint64_t sequence;
-    uint32_t id;
-};
-
-static inline bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
-{
-    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
-}
-
 /* A kept job in memory (kept.c). */
 struct kept_item {
     uint32_t id, sequence; /* the lowest bits of the sequence */
@@ -146,8 +140,8 @@ struct topic {
     uint64_t kept, kept_bytes; /* kept jobs in memory */
     struct kept_queue kept_queue;
     struct topic_totals totals;
-    struct ready_item *ready; /* binary heap, from 0 */
-    uint32_t ready_count, ready_cap;
+    struct ready_heap ready; /* of a topic with groups: empty */
+    struct flow *flow;       /* NULL: it has no limits and no groups (flow.h) */
     uint32_t dead_first, dead_last;
     uint32_t changes; /* of the states of its jobs: keeps the count of a walk valid */
     /* Live slots of runs, by section, and those of them with an entry. */
@@ -201,6 +195,10 @@ struct engine {
     const struct queue_answer *answer; /* being carried out, if it has a result; else NULL */
     bool keeps_ends;                   /* a topic has kept finished jobs since the start */
     uint32_t trim_topic;               /* engine_trim_next; 0: no topic */
+    struct flows *flows;               /* NULL: no topic has limits or groups */
+    int64_t flow_now_ms;               /* the time up to which tokens and holds are known */
+    bool flow_is_busy;                 /* a change of a job continues: flow_settle follows */
+    uint32_t carry_group;              /* of the topic that engine_carry_topics is at */
     uint64_t dropped[QUEUE_DROPS];     /* kept jobs, before their time */
     /* during recovery */
     uint64_t replayed; /* records */
@@ -232,6 +230,8 @@ void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool pau
                             int64_t until_ms);
 /* Ends the pauses whose time has come. */
 void engine_end_pauses(struct engine *engine, struct engine_now now);
+/* Appends the topic's record. */
+void engine_topic_append(struct engine *engine, const struct topic *topic, bool carried);
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 /* Returns whether the topic has no jobs, no remembered ids and no cold jobs. */
 bool engine_topic_is_empty(const struct topic *topic);
@@ -323,6 +323,14 @@ void entry_start_next(struct engine *engine, uint32_t id, enum record_next after
 uint32_t entry_new(struct engine *engine, const struct topic *topic,
                    struct hash128 key); /* 0: out of memory. topic NULL: a stub */
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry);
+/* Returns the number of the group of a job; 0: no group. */
+static inline uint32_t entry_group(const struct engine *engine, const struct entry *entry)
+{
+    return entry->extra ? entry_extra(engine, entry)->policy.group : 0;
+}
+/* Puts a job, which is not linked, into a group; empty: none. False: out of memory. */
+bool entry_set_group(struct engine *engine, struct topic *topic, struct own_policy *policy,
+                     struct slice group);
 /* Stores a policy in place of the one before. False: out of memory; then it has no backoff. */
 bool own_policy_set(struct engine *engine, struct own_policy *into, const struct policy *policy);
 void own_policy_drop(struct engine *engine, struct own_policy *policy);

@@ -188,19 +188,26 @@ bool engine_topic_set(struct engine *engine, struct topic *topic,
             return false;
         memcpy(copy, extension.at, extension.len);
     }
+    if (!flow_prepare(engine, topic, &settings->flow)) {
+        free(copy);
+        return false;
+    }
     free((char *)(uintptr_t)topic->settings.extension.at);
     topic->settings = *settings;
     topic->settings.extension = slice_make(copy, extension.len);
     engine_topic_mind(engine, topic);
+    if (topic->flow)
+        flow_set(engine, topic);
     return true;
 }
 
 /* Frees the topic and the memory it owns. */
-static void topic_give_back(struct topic *topic)
+static void topic_give_back(struct engine *engine, struct topic *topic)
 {
+    flow_free(engine, topic);
     free((char *)(uintptr_t)topic->name.at);
     free((char *)(uintptr_t)topic->settings.extension.at);
-    free(topic->ready);
+    free(topic->ready.items);
     free(topic->kept_queue.items);
     free(topic);
 }
@@ -216,7 +223,7 @@ void engine_topic_free(struct engine *engine, struct topic *topic)
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
             *topic_table_slot(engine, engine->topics[id]->name, engine->topics[id]->name_hash) = id;
-    topic_give_back(topic);
+    topic_give_back(engine, topic);
 }
 
 void engine_topics_fini(struct engine *engine)
@@ -224,7 +231,7 @@ void engine_topics_fini(struct engine *engine)
     for (uint32_t id = 1; id <= engine->topic_top; id++) {
         struct topic *topic = engine->topics[id];
         if (topic)
-            topic_give_back(topic);
+            topic_give_back(engine, topic);
     }
     free((void *)engine->topics_by_name);
     free(engine->topics);
@@ -315,8 +322,7 @@ bool engine_topic_is_full(const struct engine *engine, const struct topic *topic
 
 /* ---- records ---- */
 
-/* Appends the topic's record. */
-static void topic_append(struct engine *engine, const struct topic *topic, bool carried)
+void engine_topic_append(struct engine *engine, const struct topic *topic, bool carried)
 {
     struct record record = {.kind = RECORD_TOPIC,
                             .topic = {.topic = topic->name,
@@ -336,11 +342,19 @@ static void topic_append(struct engine *engine, const struct topic *topic, bool 
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
     while (*at < engine->topic_top && max) {
-        const struct topic *topic = engine->topics[++*at];
-        if (!topic)
-            continue;
-        topic_append(engine, topic, true);
-        max--;
+        const struct topic *topic = engine->topics[*at + 1];
+        bool is_carried = topic && engine->carry_group == 0;
+        if (is_carried)
+            engine_topic_append(engine, topic, true);
+        else if (topic)
+            is_carried = flow_carry(engine, topic);
+        if (is_carried && topic->flow && topic->flow->settings_count) {
+            engine->carry_group += engine->carry_group == 0;
+        } else {
+            engine->carry_group = 0;
+            ++*at;
+        }
+        max -= is_carried;
     }
     return *at == engine->topic_top;
 }
@@ -363,7 +377,7 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
             engine_topic_unmake(engine, topic);
         return QUEUE_NO_MEMORY;
     }
-    topic_append(engine, topic, false);
+    engine_topic_append(engine, topic, false);
     return status;
 }
 
@@ -374,12 +388,16 @@ void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool pau
     topic->paused_until_ms = paused ? until_ms : 0;
     if (topic->paused_until_ms && topic->paused_until_ms < engine->pause_end_ms)
         engine->pause_end_ms = topic->paused_until_ms;
+    if (topic->flow)
+        flow_settle(engine, topic, 0);
 }
 
 static void topic_resume(struct engine *engine, struct topic *topic)
 {
     engine_topic_set_pause(engine, topic, false, 0);
-    if (topic->ready_count && !engine->recovering)
+    if (topic->flow)
+        flow_settle(engine, topic, 0);
+    else if (topic->ready.count && !engine->recovering)
         engine->sink.ready(engine->sink.ctx, topic->name);
 }
 
@@ -391,7 +409,7 @@ enum queue_status engine_topic_pause(struct engine *engine, struct slice name, i
     if (topic->paused && topic->paused_until_ms == until_ms)
         return QUEUE_OK;
     engine_topic_set_pause(engine, topic, true, until_ms);
-    topic_append(engine, topic, false);
+    engine_topic_append(engine, topic, false);
     return QUEUE_OK;
 }
 
@@ -403,7 +421,7 @@ enum queue_status engine_topic_resume(struct engine *engine, struct slice name)
     if (!topic->paused)
         return QUEUE_OK;
     topic_resume(engine, topic);
-    topic_append(engine, topic, false);
+    engine_topic_append(engine, topic, false);
     return QUEUE_OK;
 }
 
@@ -437,7 +455,7 @@ enum queue_status engine_topic_mark(struct engine *engine, struct slice name, bo
     if (status != QUEUE_OK || topic->deleting == deleting)
         return status;
     topic->deleting = deleting;
-    topic_append(engine, topic, false);
+    engine_topic_append(engine, topic, false);
     return QUEUE_OK;
 }
 
@@ -449,7 +467,7 @@ enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
     if (!engine_topic_is_empty(topic))
         return QUEUE_CONFLICT;
     topic->exists = topic->deleting = false;
-    topic_append(engine, topic, false);
+    engine_topic_append(engine, topic, false);
     engine_topic_free(engine, topic);
     return QUEUE_OK;
 }
@@ -470,9 +488,10 @@ static void topic_show(const struct engine *engine, const struct topic *topic,
         .totals = topic->totals};
     /* The head of the heap is the next job to be taken, not always the oldest. It costs nothing and is accurate
      * enough as a measure of delay. */
-    if (topic->ready_count)
-        out->oldest_ready_due_ms =
-            entry_due_wall_ms(entry_at(engine, topic->ready[0].id), now.skew_ms);
+    const struct ready_item *first = flow_any(engine, topic);
+    if (first)
+        out->oldest_ready_due_ms = entry_due_wall_ms(entry_at(engine, first->id), now.skew_ms);
+    out->counts.held = topic->flow ? flow_held_count(topic, out->counts.ready) : 0;
 }
 
 bool engine_topic_show(struct engine *engine, struct slice name, struct engine_now now,
@@ -487,7 +506,9 @@ bool engine_topic_show(struct engine *engine, struct slice name, struct engine_n
 bool engine_topic_has_ready(struct engine *engine, struct slice name)
 {
     const struct topic *topic = engine_topic_find(engine, name);
-    return topic && topic->ready_count && !topic->paused;
+    if (topic && topic->flow)
+        return topic->flow->is_open;
+    return topic && topic->ready.count && !topic->paused;
 }
 
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,

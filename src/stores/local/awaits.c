@@ -162,7 +162,7 @@ static struct slice *text_of(struct ended_job *job, size_t i)
         &job->job.job.topic,    &job->job.job.id,           &job->job.job.meta,
         &job->job.job.consumer, &job->job.job.history,      &job->job.job.progress,
         &job->job.job.error,    &job->job.job.content_type, &job->job.job.body,
-        &job->end.result,       &job->end.result_type};
+        &job->end.result,       &job->end.result_type,      &job->job.job.group};
     return i < sizeof texts / sizeof texts[0] ? texts[i] : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include "local/job_reply.h"
 #include "local/scan.h"
 #include "local/shard_feed.h"
+#include "queue/groups.h"
 #include "queue/life.h"
 
 #include <assert.h>
@@ -493,6 +494,96 @@ static void run_topics(struct shard *shard, const struct command *command,
         out_of_memory(shard, reply_to);
 }
 
+/* ---- groups ---- */
+
+/* Creates a completion whose reply contains copies of these groups. Returns NULL when out of memory. */
+static struct completion *completion_groups(struct shard *shard, const struct queue_reply *reply,
+                                            struct queue_reply_to reply_to)
+{
+    size_t count = reply->group_count, used = 0;
+    size_t text = count * sizeof *reply->groups + reply->cursor.len;
+    for (size_t i = 0; i < count; i++)
+        text += reply->groups[i].name.len;
+    struct completion *completion = completion_new(shard, 0, text, reply_to);
+    if (!completion)
+        return NULL;
+    struct slice copy = completion_text(
+        completion, &used, slice_make(reply->groups, count * sizeof *reply->groups));
+    struct queue_group *copies = (struct queue_group *)(uintptr_t)copy.at;
+    for (size_t i = 0; i < count; i++)
+        copies[i].name = completion_text(completion, &used, reply->groups[i].name);
+    completion->reply.status = reply->status;
+    completion->reply.groups = copies;
+    completion->reply.group_count = count;
+    completion->reply.cursor = completion_text(completion, &used, reply->cursor);
+    return completion;
+}
+
+static enum queue_status change_group(struct shard *shard, const struct queue_group_call *call)
+{
+    struct group_settings settings = call->settings;
+    int64_t skew_ms = shard_now(shard).skew_ms;
+    if (call->verb == QUEUE_GROUP_DELETE)
+        return engine_group_delete(shard->engine, call->topic, call->group);
+    if (settings.paused_until_ms)
+        settings.paused_until_ms =
+            settings.paused_until_ms > skew_ms ? settings.paused_until_ms - skew_ms : 1;
+    return engine_group_put(shard->engine, call->topic, call->group, &settings);
+}
+
+static int run_group(struct shard *shard, const struct command *command,
+                     struct queue_reply_to reply_to)
+{
+    const struct queue_group_call *call = &command->group;
+    enum queue_status status = QUEUE_OK;
+    if (call->verb != QUEUE_GROUP_GET &&
+        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
+                       &status) == -EAGAIN)
+        return -EAGAIN;
+    if (status == QUEUE_OK && call->verb != QUEUE_GROUP_GET)
+        status = change_group(shard, call);
+    if (status != QUEUE_OK) {
+        completion_status_soon(shard, status, reply_to);
+        return 0;
+    }
+    struct queue_group group;
+    struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
+    if (engine_group_show(shard->engine, call->topic, call->group, shard_now(shard), &group))
+        reply = (struct queue_reply){.status = QUEUE_OK, .groups = &group, .group_count = 1};
+    struct completion *completion = completion_groups(shard, &reply, reply_to);
+    if (!completion)
+        return out_of_memory(shard, reply_to);
+    completion_when_durable(shard, completion);
+    return 0;
+}
+
+static void run_groups(struct shard *shard, const struct command *command,
+                       struct queue_reply_to reply_to)
+{
+    const struct queue_groups_call *call = &command->groups;
+    struct engine_now now = shard_now(shard);
+    struct queue_reply reply = {0};
+    struct queue_group group;
+    struct groups_page page;
+    uint32_t at = 0;
+    if (!knows_topic(shard, call->topic)) {
+        completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
+        return;
+    }
+    struct completion *completion = NULL;
+    if (groups_page_init(&page, call)) {
+        while (engine_group_next(shard->engine, call->topic, &at, now, &group))
+            groups_page_add(&page, &group);
+        groups_page_end(&page, &reply);
+        completion = completion_groups(shard, &reply, reply_to);
+        groups_page_fini(&page);
+    }
+    if (completion)
+        completion_soon(shard, completion);
+    else
+        out_of_memory(shard, reply_to);
+}
+
 int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
 {
     shard_feed_look(shard);
@@ -524,9 +615,11 @@ int command_run(struct shard *shard, const struct command *command, struct queue
     case COMMAND_AWAIT:
         run_await(shard, command, reply_to);
         return 0;
-    case COMMAND_GROUP: /* rejected by the door until queue_info.groups is set */
+    case COMMAND_GROUP:
+        return run_group(shard, command, reply_to);
     case COMMAND_GROUPS:
-        break;
+        run_groups(shard, command, reply_to);
+        return 0;
     }
     assert(false); /* not a command */
     return 0;

@@ -382,6 +382,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .checkpoints_failed = figures.checkpoints_failed,
                                .keeps_finished = true,
                                .awaits = true,
+                               .groups = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};

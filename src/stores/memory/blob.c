@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Contents of `text`: the policy, if any; the job's own keep_finished, if any; topic, id and content type, each followed by a NUL byte;
- * meta; body. */
+/* Contents of `text`: the policy, if any; the job's own keep_finished, if any; the group, if any, topic, id and content type, each followed
+ * by a NUL byte; meta; body. */
 enum { NULS = 3 };
 
 struct blob {
@@ -13,6 +13,7 @@ struct blob {
     uint32_t body_bytes;
     uint16_t meta_bytes;
     uint8_t topic_bytes, id_bytes, content_type_bytes;
+    uint8_t group_bytes;
     uint8_t policy_bytes; /* 0, or those of a struct policy without or with the waits of a list */
     bool is_kept;         /* of a finished job: `text` begins with a struct kept_head, and
                            * body_bytes is the size of the whole blob */
@@ -32,6 +33,7 @@ enum kept_text {
     KEPT_HISTORY,
     KEPT_PROGRESS,
     KEPT_RESULT,
+    KEPT_GROUP,
     KEPT_BODY,
     KEPT_TEXTS
 };
@@ -53,11 +55,17 @@ static size_t keep_bytes(const struct blob *blob)
     return blob->has_keep ? sizeof(int64_t) : 0;
 }
 
+static size_t group_bytes(size_t len)
+{
+    return len ? len + 1 : 0;
+}
+
 size_t blob_bytes(const struct blob *blob)
 {
     if (blob->is_kept)
         return blob->body_bytes;
-    return offsetof(struct blob, text) + blob->policy_bytes + keep_bytes(blob) + blob->topic_bytes +
+    return offsetof(struct blob, text) + blob->policy_bytes + keep_bytes(blob) +
+           group_bytes(blob->group_bytes) + blob->topic_bytes +
            blob->id_bytes + blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
            (blob->next ? blob_bytes(blob->next) : 0);
 }
@@ -91,7 +99,8 @@ struct blob *blob_new(const struct queue_push *push)
     const struct policy *policy = &push->policy;
     size_t text_bytes =
         policy_bytes(policy) + (push->has_keep_finished ? sizeof push->keep_finished_ms : 0) +
-        push->topic.len + push->id.len + push->content_type.len + NULS + push->meta.len;
+        group_bytes(push->group.len) + push->topic.len + push->id.len + push->content_type.len +
+        NULS + push->meta.len;
     if (push->body.len > UINT32_MAX / 2)
         return NULL;
     struct blob *blob = malloc(offsetof(struct blob, text) + text_bytes + push->body.len);
@@ -102,6 +111,7 @@ struct blob *blob_new(const struct queue_push *push)
     blob->is_kept = false;
     blob->has_keep = push->has_keep_finished;
     blob->body_bytes = (uint32_t)push->body.len;
+    blob->group_bytes = (uint8_t)push->group.len;
     blob->policy_bytes = (uint8_t)policy_bytes(policy);
     blob->meta_bytes = (uint16_t)push->meta.len;
     blob->topic_bytes = (uint8_t)push->topic.len;
@@ -109,6 +119,8 @@ struct blob *blob_new(const struct queue_push *push)
     blob->content_type_bytes = (uint8_t)push->content_type.len;
     char *at = bytes_put(blob->text, policy, blob->policy_bytes);
     at = bytes_put(at, &push->keep_finished_ms, keep_bytes(blob));
+    if (push->group.len)
+        at = text_put(at, push->group);
     at = text_put(at, push->topic);
     at = text_put(at, push->id);
     at = text_put(at, push->content_type);
@@ -135,6 +147,7 @@ struct blob *blob_kept_make(void *room, size_t room_bytes, const struct record_d
                                             [KEPT_HISTORY] = kept.history,
                                             [KEPT_PROGRESS] = kept.progress,
                                             [KEPT_RESULT] = kept.result,
+                                            [KEPT_GROUP] = kept.group,
                                             [KEPT_BODY] = kept.body};
     size_t bytes = offsetof(struct blob, text) + sizeof *head + KEPT_TEXTS;
     for (size_t i = 0; i < KEPT_TEXTS; i++)
@@ -207,6 +220,8 @@ void blob_show(const struct blob *blob, struct job *out)
         memcpy(&out->policy, blob->text, blob->policy_bytes);
     if (blob->has_keep)
         memcpy(&out->keep_ms, bytes_take(&at, sizeof out->keep_ms).at, sizeof out->keep_ms);
+    if (blob->group_bytes)
+        out->group = text_take(&at, blob->group_bytes);
     out->topic = text_take(&at, blob->topic_bytes);
     out->id = text_take(&at, blob->id_bytes);
     out->content_type = text_take(&at, blob->content_type_bytes);
@@ -226,6 +241,7 @@ bool blob_show_kept(const struct blob *blob, struct job *job, struct queue_end *
     *job = (struct job){.topic = texts[KEPT_TOPIC],
                         .id = texts[KEPT_ID],
                         .content_type = texts[KEPT_CONTENT_TYPE],
+                        .group = texts[KEPT_GROUP],
                         .consumer = texts[KEPT_CONSUMER],
                         .meta = texts[KEPT_META],
                         .history = texts[KEPT_HISTORY],

@@ -288,6 +288,36 @@ static void run_topics(struct memory_handle *handle, const struct command *comma
     free(topics);
 }
 
+static void run_group(struct memory_handle *handle, const struct command *command,
+                      struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct queue_group group;
+    struct queue_reply reply = {.status =
+                                    memory_group(handle->memory, &command->group, now, &group)};
+    if (reply.status == QUEUE_OK) {
+        reply.groups = &group;
+        reply.group_count = 1;
+    }
+    reply_add(handle, &reply, reply_to);
+}
+
+static void run_groups(struct memory_handle *handle, const struct command *command,
+                       struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct queue_reply reply = {0};
+    struct groups_page page;
+    if (!groups_page_init(&page, &command->groups)) {
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    if (memory_groups(handle->memory, command->groups.topic, now, &page))
+        groups_page_end(&page, &reply);
+    else
+        reply.status = QUEUE_NOT_FOUND;
+    reply_add(handle, &reply, reply_to);
+    groups_page_fini(&page);
+}
+
 static void run_forecast(struct memory_handle *handle, const struct command *command,
                          struct engine_now now, struct queue_reply_to reply_to)
 {
@@ -338,8 +368,10 @@ static void handle_submit(struct queue *queue, const struct command *command,
         run_await(handle, command, now, reply_to);
         return;
     case COMMAND_GROUP:
+        run_group(handle, command, now, reply_to);
+        return;
     case COMMAND_GROUPS:
-        status_add(handle, QUEUE_UNSUPPORTED, reply_to);
+        run_groups(handle, command, now, reply_to);
         return;
     }
     assert(false); /* not a command */
@@ -367,6 +399,7 @@ static void handle_info(struct queue *queue, struct queue_info *out)
                                .spare_bytes = memory_spare_bytes(handle->memory),
                                .keeps_finished = true,
                                .awaits = true,
+                               .groups = true,
                                .healthy = true,
                                .accepting = true};
     for (int reason = 0; reason < QUEUE_DROPS; reason++)

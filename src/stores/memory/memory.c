@@ -358,8 +358,8 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     const struct queue_end end = from->end ? *from->end : (struct queue_end){0};
     size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
                    known->body.len + known->error.len + known->history.len + known->consumer.len +
-                   known->progress.len + end.result.len + end.result_type.len;
-    enum { TEXTS = 11 };
+                   known->progress.len + known->group.len + end.result.len + end.result_type.len;
+    enum { TEXTS = 12 };
     if (from->lease.len > LEASE_TEXT_BYTES)
         return NULL;
     struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
@@ -374,7 +374,7 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     struct slice *const texts[TEXTS] = {
         &job->topic,    &job->id,          &job->content_type,    &job->meta,
         &job->body,     &job->error,       &job->history,         &job->consumer,
-        &job->progress, &copy->end.result, &copy->end.result_type};
+        &job->progress, &copy->end.result, &copy->end.result_type, &job->group};
     for (size_t i = 0; i < TEXTS; i++)
         *texts[i] = text_copy(&at, *texts[i]);
     if (from->lease.len)
@@ -399,6 +399,8 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     job->lease_key = memory->lease_key;
     job->is_taken = false;
     job->shown.lease = (struct slice){0};
+    job->shown.held_by = FLOW_NOT_HELD;
+    job->shown.held_until_ms = 0;
     job->shown.end = NULL;
     if (__builtin_expect(view->state == JOB_FINISHED, 0) &&
         blob_show_kept(job->blob, &job->shown.job, &job->end)) {
@@ -422,6 +424,15 @@ static struct memory_job *job_new(const struct memory *memory, struct engine_vie
         blob_hold(job->blob);
     }
     return job;
+}
+
+/* Fills in why a ready job is not delivered. */
+static void show_held(const struct memory *memory, struct memory_job *job, struct engine_now now)
+{
+    const struct job *shown = &job->shown.job;
+    if (shown->state == JOB_READY)
+        job->shown.held_by = engine_held(memory->engine, shown->topic, shown->group, now,
+                                         &job->shown.held_until_ms);
 }
 
 /* Returns a job that cannot be handed out, so that it is ready as before. */
@@ -485,7 +496,7 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
     bool is_starved = false;
     for (size_t i = 0; i < take->topic_count && !is_starved; i++)
         while (popped < take->max &&
-               (id = engine_first_ready(memory->engine, take->topics[i], &place))) {
+               (id = engine_first_ready(memory->engine, take->topics[i], now, &place))) {
             struct engine_view view;
             blob_prefetch(blob_at(place));
             struct memory_job *job = malloc(sizeof *job);
@@ -517,6 +528,8 @@ enum queue_status memory_get(struct memory *memory, struct slice topic, struct s
         return QUEUE_NOT_FOUND;
     *out = job_new(memory, &view);
     engine_view_fini(&view);
+    if (*out)
+        show_held(memory, *out, now);
     return *out ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
@@ -560,6 +573,7 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
         continue;
     size_t found = walk.found.count;
     while (*count < found && (out[*count] = job_new(memory, &walk.found.at[*count]))) {
+        show_held(memory, out[*count], now);
         if (!list->with_body)
             out[*count]->shown.job.body = (struct slice){0};
         ++*count;
@@ -671,6 +685,39 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
     }
     free(found);
     return status;
+}
+
+/* ---- groups ---- */
+
+enum queue_status memory_group(struct memory *memory, const struct queue_group_call *call,
+                               struct engine_now now, struct queue_group *out)
+{
+    struct group_settings settings = call->settings;
+    enum queue_status status = QUEUE_OK;
+    if (settings.paused_until_ms)
+        settings.paused_until_ms =
+            settings.paused_until_ms > now.skew_ms ? settings.paused_until_ms - now.skew_ms : 1;
+    if (call->verb == QUEUE_GROUP_PUT)
+        status = engine_group_put(memory->engine, call->topic, call->group, &settings);
+    else if (call->verb == QUEUE_GROUP_DELETE)
+        status = engine_group_delete(memory->engine, call->topic, call->group);
+    if (status != QUEUE_OK)
+        return status;
+    return engine_group_show(memory->engine, call->topic, call->group, now, out) ? QUEUE_OK
+                                                                                 : QUEUE_NOT_FOUND;
+}
+
+bool memory_groups(struct memory *memory, struct slice topic, struct engine_now now,
+                   struct groups_page *page)
+{
+    struct queue_group group;
+    struct queue_topic shown;
+    uint32_t at = 0;
+    if (!engine_topic_show(memory->engine, topic, now, &shown))
+        return false;
+    while (engine_group_next(memory->engine, topic, &at, now, &group))
+        groups_page_add(page, &group);
+    return true;
 }
 
 /* ---- queries ---- */

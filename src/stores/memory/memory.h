@@ -17,6 +17,7 @@
 #include "engine/lease.h"
 #include "memory/awaits.h"
 #include "queue/cursor.h"
+#include "queue/groups.h"
 
 struct memory;
 struct clock;
@@ -131,6 +132,13 @@ bool memory_topics(struct memory *memory, struct queue_topics_page page, struct 
 /* Returns QUEUE_OK, NOT_FOUND or NO_MEMORY. */
 enum queue_status memory_forecast(struct memory *memory, const struct queue_forecast_call *call,
                                   struct engine_now now, struct queue_forecast *out);
+
+/* Executes a call on a group. *out is valid until the next call. */
+enum queue_status memory_group(struct memory *memory, const struct queue_group_call *call,
+                               struct engine_now now, struct queue_group *out);
+/* Adds the groups of a topic to a page. Their names are valid until the next call. Returns false if there is no such topic. */
+bool memory_groups(struct memory *memory, struct slice topic, struct engine_now now,
+                   struct groups_page *page);
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic);
 /* Returns how many kept jobs were dropped before their time, for this reason. */

@@ -139,7 +139,7 @@ static size_t pop_count(struct world *world, struct engine_view *last)
     uint32_t id;
     struct record_place place;
     engine_advance(world->engine, world->now, 100);
-    while ((id = engine_first_ready(world->engine, topic_name(0), &place))) {
+    while ((id = engine_first_ready(world->engine, topic_name(0), world->now, &place))) {
         engine_pop(world->engine, id, world->now, last);
         engine_view_fini(last);
         count++;
@@ -161,10 +161,10 @@ CLAIM(a_pop_is_a_take_and_an_ack_in_one)
     push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
     push_at(&world, "b", (struct queue_when){QUEUE_DUE_DELAY, 1000});
     engine_topic_pause(world.engine, topic_name(0), 0);
-    assert_int_equal(engine_first_ready(world.engine, topic_name(0), &first), 0);
+    assert_int_equal(engine_first_ready(world.engine, topic_name(0), world.now, &first), 0);
     assert_int_equal(pop_count(&world, &view), 0); /* paused */
     engine_topic_resume(world.engine, topic_name(0));
-    assert_true(engine_first_ready(world.engine, topic_name(0), &first));
+    assert_true(engine_first_ready(world.engine, topic_name(0), world.now, &first));
     assert_int_equal(pop_count(&world, &view), 1);
     assert_true(view.attempt == 1 && view.state == JOB_FINISHED && view.place.at == first.at &&
                 !view.lease_until_ms);
@@ -205,7 +205,7 @@ CLAIM(a_pop_shows_earlier_attempts)
                   &(struct queue_answer){.verb = QUEUE_NACK, .error = slice_of("no")}, world.now,
                   &result);
     struct record_place place;
-    engine_pop(world.engine, engine_first_ready(world.engine, topic_name(0), &place), world.now,
+    engine_pop(world.engine, engine_first_ready(world.engine, topic_name(0), world.now, &place), world.now,
                &view);
     assert_true(view.attempt == 2 && view.delivery > lease.delivery && view.history_bytes);
     engine_view_fini(&view);

@@ -1,0 +1,111 @@
+/*
+ * flow: the groups, limits, rates and holds of the topics of an engine (job/flow.h).
+ *
+ * A topic has a struct flow once it has limits, a grouped job or a group with settings. Until it has groups, its ready jobs stay in
+ * the heap of the topic, and only its own limit, rate and hold are checked. With groups, each group has a heap of its ready jobs, and
+ * the topic has a heap of the groups that may deliver. A group that is held by its limit leaves that heap until a lease ends; a group
+ * without a token, or with a hold or a timed pause, waits in a wheel. So nothing is searched and nothing polls.
+ *
+ * A group exists while a job in memory names it, while it has settings, or until its bucket is full again and its hold has ended.
+ */
+#ifndef TARRY_ENGINE_FLOW_H
+#define TARRY_ENGINE_FLOW_H
+
+#include "engine/ready.h"
+#include "wheel/wheel.h"
+
+struct topic;
+
+/* A group, or the bucket of a topic itself, which has no jobs. */
+struct group {
+    struct wheel_node timer; /* first member, as the wheel requires */
+    struct ready_heap ready;
+    char *name;                      /* owned; NULL: the jobs without a group, or the topic */
+    struct group_settings *settings; /* owned; NULL: none. paused_until_ms by the inner clock */
+    int64_t full_us;                 /* the bucket (job/flow.h), by the inner clock */
+    int64_t hold_until_ms;           /* inner clock; 0: no hold */
+    uint64_t pass;
+    uint32_t topic;
+    uint32_t leased;
+    uint32_t jobs;        /* references: jobs in memory and successors that name it */
+    uint32_t next;        /* chain of the table */
+    uint32_t list_at;     /* position in flow.groups */
+    uint32_t runnable_at; /* position in flow.runnable + 1; 0: it may not deliver */
+    uint8_t name_bytes;
+    bool is_topic; /* the bucket of a topic */
+};
+
+struct flow {
+    uint32_t own;  /* the bucket of the topic */
+    uint32_t none; /* the group of the jobs without a group */
+    bool is_grouped;
+    bool is_held; /* as of the last change: by its own limit, rate or hold */
+    bool is_open; /* likewise: a job can be taken */
+    uint64_t pass;
+    uint32_t *groups;                    /* all groups, first those with settings */
+    uint32_t *runnable;                  /* a binary heap of groups */
+    uint32_t group_count, group_cap;     /* both arrays have this room */
+    uint32_t runnable_count;
+    uint32_t settings_count;             /* groups with settings */
+    uint64_t ready, runnable_ready;      /* jobs in the heaps of groups; of those that may deliver */
+};
+
+/* The groups of an engine; NULL until a topic needs them. */
+struct flows {
+    struct slab groups;
+    struct wheel wheel;
+    uint32_t *table; /* group_count of the slab, by name and topic; chained */
+    uint32_t table_size, named;
+};
+
+/* All functions are called by the engine at each change, only for topics with a flow unless documented otherwise. */
+
+struct group *flow_group_at(const struct engine *engine, uint32_t number);
+/* Finds or makes the group of a topic, and adds a reference to it. The topic need not have a flow. 0: out of memory. */
+uint32_t flow_group_hold(struct engine *engine, struct topic *topic, struct slice name);
+/* Drops a reference. */
+void flow_group_drop(struct engine *engine, uint32_t number);
+/* Reserves what these settings need. The topic need not have a flow. False: out of memory. */
+bool flow_prepare(struct engine *engine, struct topic *topic, const struct topic_flow *settings);
+/* Follows changed settings of a topic. */
+void flow_set(struct engine *engine, struct topic *topic);
+/* Forgets the settings and holds of all groups. The topic need not have a flow, as below. */
+void flow_forget(struct engine *engine, struct topic *topic);
+/* Frees the flow of a topic without jobs. */
+void flow_free(struct engine *engine, struct topic *topic);
+void flows_free(struct engine *engine);
+
+/* Returns the heap in which a ready job of this group belongs. */
+struct ready_heap *flow_heap(struct engine *engine, struct topic *topic, uint32_t number);
+void flow_ready_added(struct engine *engine, struct topic *topic, uint32_t number);
+void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t number);
+void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
+/* Counts a delivery: its pass and its tokens. */
+void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
+                    struct engine_now now);
+/* Follows changes of a group that were made while engine->flow_is_busy was set, and of the pause of the topic. */
+void flow_settle(struct engine *engine, struct topic *topic, uint32_t number);
+/* Returns the ready job that is delivered next, also of a topic without a flow; NULL: none can be taken now. */
+const struct ready_item *flow_first(struct engine *engine, struct topic *topic,
+                                    struct engine_now now);
+/* Returns a ready job, also if none can be taken; NULL: none is ready in memory. */
+const struct ready_item *flow_any(const struct engine *engine, const struct topic *topic);
+/* Holds the group of a job, or its topic if the job has no group. False: out of memory. */
+bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int64_t hold_ms,
+               struct engine_now now);
+/* Returns how many ready jobs in memory, and cold ones, are held. */
+uint64_t flow_held_count(const struct topic *topic, uint64_t ready);
+/* Returns the ready jobs in memory. */
+uint64_t flow_ready_count(const struct topic *topic);
+
+/* Lets groups whose time has come deliver again: at most `max`. Returns how many. Also without flows. */
+size_t flow_advance(struct engine *engine, struct engine_now now, size_t max);
+int64_t flow_next_ms(const struct engine *engine);
+
+bool flow_replay(struct engine *engine, struct topic *topic, const struct record_group *record);
+/* Appends the settings of the next group again, at engine->carry_group. False: there is none. */
+bool flow_carry(struct engine *engine, const struct topic *topic);
+/* Asserts the invariants of a topic. */
+void flow_check(const struct engine *engine, const struct topic *topic);
+
+#endif
