@@ -424,9 +424,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
         return;
 
-    bool is_plain =
-        !policy_is_set(&push->policy) && !past_is_set(&push->past) && !push->has_keep_finished &&
-        !push->group.len;
+    bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past) &&
+                    !push->has_keep_finished && !push->group.len;
     const struct entry *old = id ? entry_at(engine, id) : NULL;
     if (old && __builtin_expect(entry_is_free(old, now), 0)) /* the new job takes its entry */
         old = NULL;

@@ -188,10 +188,10 @@ bool entry_set_next(struct engine *engine, struct extra *extra, const struct job
     struct job next;
     struct own_policy policy = {0};
     bool has_next = record_next_decode(job, &next);
-    if (has_next && (!own_policy_set(engine, &policy, &next.policy) ||
-                     (next.group.len &&
-                      !entry_set_group(engine, engine_topic_lookup(engine, next.topic), &policy,
-                                       next.group)))) {
+    if (has_next &&
+        (!own_policy_set(engine, &policy, &next.policy) ||
+         (next.group.len && !entry_set_group(engine, engine_topic_lookup(engine, next.topic),
+                                             &policy, next.group)))) {
         own_policy_drop(engine, &policy);
         return false;
     }

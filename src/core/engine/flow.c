@@ -150,8 +150,7 @@ static enum flow_held group_held(const struct engine *engine, const struct topic
     const struct flow_limits limits = limits_of(engine, topic, group);
     uint64_t leased = group->is_topic ? topic->counts.leased : group->leased;
     *until_ms = 0;
-    if (settings->paused &&
-        (!settings->paused_until_ms || settings->paused_until_ms > now_ms)) {
+    if (settings->paused && (!settings->paused_until_ms || settings->paused_until_ms > now_ms)) {
         *until_ms = settings->paused_until_ms;
         return FLOW_HELD_GROUP_PAUSED;
     }
@@ -391,8 +390,8 @@ static void topic_settle(struct engine *engine, struct topic *topic)
     struct flow *flow = topic->flow;
     bool has_jobs = flow->is_grouped ? flow->runnable_count : topic->ready.count;
     int64_t until_ms;
-    flow->is_held = group_held(engine, topic, flow_group_at(engine, flow->own),
-                               engine->flow_now_ms, &until_ms) != FLOW_NOT_HELD;
+    flow->is_held = group_held(engine, topic, flow_group_at(engine, flow->own), engine->flow_now_ms,
+                               &until_ms) != FLOW_NOT_HELD;
     bool was_open = flow->is_open;
     flow->is_open = has_jobs && !flow->is_held && !topic->paused;
     group_wake_at(engine, flow->own, has_jobs && flow->is_held ? until_ms : 0);
@@ -502,8 +501,7 @@ void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t num
     struct flow *flow = topic->flow;
     if (flow->is_grouped) {
         flow->ready--;
-        flow->runnable_ready -=
-            flow_group_at(engine, number_in(flow, number))->runnable_at != 0;
+        flow->runnable_ready -= flow_group_at(engine, number_in(flow, number))->runnable_at != 0;
     }
     settle_unless_busy(engine, topic, number);
 }
@@ -520,8 +518,8 @@ void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bo
 }
 
 /* Takes a token from a bucket, if it has a rate. */
-static void group_spend(const struct engine *engine, const struct topic *topic,
-                        struct group *group, struct engine_now now)
+static void group_spend(const struct engine *engine, const struct topic *topic, struct group *group,
+                        struct engine_now now)
 {
     const struct flow_limits limits = limits_of(engine, topic, group);
     if (limits.rate.count)
@@ -727,8 +725,7 @@ enum queue_status engine_group_put(struct engine *engine, struct slice name, str
 {
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic) {
-        enum queue_status status =
-            engine_topic_put(engine, name, &(struct topic_settings){0});
+        enum queue_status status = engine_topic_put(engine, name, &(struct topic_settings){0});
         if (status != QUEUE_CREATED)
             return status;
         topic = engine_topic_find(engine, name);

@@ -21,7 +21,7 @@ struct group {
     struct wheel_node timer; /* first member, as the wheel requires */
     struct ready_heap ready;
     char *name;                      /* owned; NULL: the jobs without a group, or the topic */
-    struct group_settings *settings; /* owned; NULL: none. paused_until_ms by the inner clock */
+    struct group_settings *settings; /* owned; NULL: no settings. paused_until_ms by the inner clock */
     int64_t full_us;                 /* the bucket (job/flow.h), by the inner clock */
     int64_t hold_until_ms;           /* inner clock; 0: no hold */
     uint64_t pass;
@@ -42,12 +42,12 @@ struct flow {
     bool is_held; /* as of the last change: by its own limit, rate or hold */
     bool is_open; /* likewise: a job can be taken */
     uint64_t pass;
-    uint32_t *groups;                    /* all groups, first those with settings */
-    uint32_t *runnable;                  /* a binary heap of groups */
-    uint32_t group_count, group_cap;     /* both arrays have this room */
+    uint32_t *groups;                /* all groups, first those with settings */
+    uint32_t *runnable;              /* a binary heap of groups */
+    uint32_t group_count, group_cap; /* both arrays have this room */
     uint32_t runnable_count;
-    uint32_t settings_count;             /* groups with settings */
-    uint64_t ready, runnable_ready;      /* jobs in the heaps of groups; of those that may deliver */
+    uint32_t settings_count;        /* groups with settings */
+    uint64_t ready, runnable_ready; /* jobs in the heaps of groups; of those that may deliver */
 };
 
 /* The groups of an engine; NULL until a topic needs them. */
@@ -85,10 +85,10 @@ void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
                     struct engine_now now);
 /* Follows changes of a group that were made while engine->flow_is_busy was set, and of the pause of the topic. */
 void flow_settle(struct engine *engine, struct topic *topic, uint32_t number);
-/* Returns the ready job that is delivered next, also of a topic without a flow; NULL: none can be taken now. */
+/* Returns the ready job that is delivered next, also of a topic without a flow; NULL: no job can be taken now. */
 const struct ready_item *flow_first(struct engine *engine, struct topic *topic,
                                     struct engine_now now);
-/* Returns a ready job, also if none can be taken; NULL: none is ready in memory. */
+/* Returns a ready job, also if all are held; NULL: no job is ready in memory. */
 const struct ready_item *flow_any(const struct engine *engine, const struct topic *topic);
 /* Holds the group of a job, or its topic if the job has no group. False: out of memory. */
 bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int64_t hold_ms,
@@ -103,7 +103,7 @@ size_t flow_advance(struct engine *engine, struct engine_now now, size_t max);
 int64_t flow_next_ms(const struct engine *engine);
 
 bool flow_replay(struct engine *engine, struct topic *topic, const struct record_group *record);
-/* Appends the settings of the next group again, at engine->carry_group. False: there is none. */
+/* Appends the settings of the next group again, at engine->carry_group. False: there is no further one. */
 bool flow_carry(struct engine *engine, const struct topic *topic);
 /* Asserts the invariants of a topic. */
 void flow_check(const struct engine *engine, const struct topic *topic);

@@ -328,7 +328,7 @@ static inline uint32_t entry_group(const struct engine *engine, const struct ent
 {
     return entry->extra ? entry_extra(engine, entry)->policy.group : 0;
 }
-/* Puts a job, which is not linked, into a group; empty: none. False: out of memory. */
+/* Puts a job, which is not linked, into a group; empty: no group. False: out of memory. */
 bool entry_set_group(struct engine *engine, struct topic *topic, struct own_policy *policy,
                      struct slice group);
 /* Stores a policy in place of the one before. False: out of memory; then it has no backoff. */

@@ -507,8 +507,8 @@ static struct completion *completion_groups(struct shard *shard, const struct qu
     struct completion *completion = completion_new(shard, 0, text, reply_to);
     if (!completion)
         return NULL;
-    struct slice copy = completion_text(
-        completion, &used, slice_make(reply->groups, count * sizeof *reply->groups));
+    struct slice copy = completion_text(completion, &used,
+                                        slice_make(reply->groups, count * sizeof *reply->groups));
     struct queue_group *copies = (struct queue_group *)(uintptr_t)copy.at;
     for (size_t i = 0; i < count; i++)
         copies[i].name = completion_text(completion, &used, reply->groups[i].name);

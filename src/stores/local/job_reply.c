@@ -155,9 +155,8 @@ static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_j
     if (!job_reply->options.with_body)
         out->job.body = (struct slice){0};
     if (out->job.state == JOB_READY)
-        out->held_by =
-            engine_held(job_reply->shard->engine, out->job.topic, out->job.group,
-                        shard_now(job_reply->shard), &out->held_until_ms);
+        out->held_by = engine_held(job_reply->shard->engine, out->job.topic, out->job.group,
+                                   shard_now(job_reply->shard), &out->held_until_ms);
     if (job_reply->options.with_lease) {
         struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
         lease_write(lease_text, &job_reply->shard->options.lease_key, &lease,

@@ -65,8 +65,8 @@ size_t blob_bytes(const struct blob *blob)
     if (blob->is_kept)
         return blob->body_bytes;
     return offsetof(struct blob, text) + blob->policy_bytes + keep_bytes(blob) +
-           group_bytes(blob->group_bytes) + blob->topic_bytes +
-           blob->id_bytes + blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
+           group_bytes(blob->group_bytes) + blob->topic_bytes + blob->id_bytes +
+           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
            (blob->next ? blob_bytes(blob->next) : 0);
 }
 
@@ -97,10 +97,10 @@ _Static_assert(sizeof(struct policy) <= UINT8_MAX, "the bytes of a policy fit in
 struct blob *blob_new(const struct queue_push *push)
 {
     const struct policy *policy = &push->policy;
-    size_t text_bytes =
-        policy_bytes(policy) + (push->has_keep_finished ? sizeof push->keep_finished_ms : 0) +
-        group_bytes(push->group.len) + push->topic.len + push->id.len + push->content_type.len +
-        NULS + push->meta.len;
+    size_t text_bytes = policy_bytes(policy) +
+                        (push->has_keep_finished ? sizeof push->keep_finished_ms : 0) +
+                        group_bytes(push->group.len) + push->topic.len + push->id.len +
+                        push->content_type.len + NULS + push->meta.len;
     if (push->body.len > UINT32_MAX / 2)
         return NULL;
     struct blob *blob = malloc(offsetof(struct blob, text) + text_bytes + push->body.len);

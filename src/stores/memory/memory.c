@@ -372,8 +372,8 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     copy->shown.end = from->end ? &copy->end : NULL;
     job = &copy->shown.job;
     struct slice *const texts[TEXTS] = {
-        &job->topic,    &job->id,          &job->content_type,    &job->meta,
-        &job->body,     &job->error,       &job->history,         &job->consumer,
+        &job->topic,    &job->id,          &job->content_type,     &job->meta,
+        &job->body,     &job->error,       &job->history,          &job->consumer,
         &job->progress, &copy->end.result, &copy->end.result_type, &job->group};
     for (size_t i = 0; i < TEXTS; i++)
         *texts[i] = text_copy(&at, *texts[i]);
@@ -431,8 +431,8 @@ static void show_held(const struct memory *memory, struct memory_job *job, struc
 {
     const struct job *shown = &job->shown.job;
     if (shown->state == JOB_READY)
-        job->shown.held_by = engine_held(memory->engine, shown->topic, shown->group, now,
-                                         &job->shown.held_until_ms);
+        job->shown.held_by =
+            engine_held(memory->engine, shown->topic, shown->group, now, &job->shown.held_until_ms);
 }
 
 /* Returns a job that cannot be handed out, so that it is ready as before. */

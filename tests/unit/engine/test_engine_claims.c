@@ -205,8 +205,8 @@ CLAIM(a_pop_shows_earlier_attempts)
                   &(struct queue_answer){.verb = QUEUE_NACK, .error = slice_of("no")}, world.now,
                   &result);
     struct record_place place;
-    engine_pop(world.engine, engine_first_ready(world.engine, topic_name(0), world.now, &place), world.now,
-               &view);
+    engine_pop(world.engine, engine_first_ready(world.engine, topic_name(0), world.now, &place),
+               world.now, &view);
     assert_true(view.attempt == 2 && view.delivery > lease.delivery && view.history_bytes);
     engine_view_fini(&view);
     engine_check(world.engine);

@@ -147,8 +147,9 @@ CLAIM(each_change_sends_one_event)
     push(&stage, 0, (struct policy){0});
     struct engine_view view;
     struct record_place place;
-    engine_pop(stage.ear.engine, engine_first_ready(stage.ear.engine, topic_name(0), stage.now, &place),
-               stage.now, &view);
+    engine_pop(stage.ear.engine,
+               engine_first_ready(stage.ear.engine, topic_name(0), stage.now, &place), stage.now,
+               &view);
     engine_view_fini(&view);
     assert_int_equal(last(&stage)->attempt, 1);
     assert_string_equal(stage.ear.words,
