@@ -20,10 +20,11 @@ struct topic;
 struct group {
     struct wheel_node timer; /* first member, as the wheel requires */
     struct ready_heap ready;
-    char *name;                      /* owned; NULL: the jobs without a group, or the topic */
-    struct group_settings *settings; /* owned; NULL: no settings. paused_until_ms by the inner clock */
-    int64_t full_us;                 /* the bucket (job/flow.h), by the inner clock */
-    int64_t hold_until_ms;           /* inner clock; 0: no hold */
+    char *name; /* owned; NULL: the jobs without a group, or the topic */
+    struct group_settings
+        *settings;         /* owned; NULL: no settings. paused_until_ms by the inner clock */
+    int64_t full_us;       /* the bucket (job/flow.h), by the inner clock */
+    int64_t hold_until_ms; /* inner clock; 0: no hold */
     uint64_t pass;
     uint32_t topic;
     uint32_t leased;
