@@ -68,10 +68,14 @@ class Root:
         etc = self.directory / "etc"
         (etc / "hosts").write_text(f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n")
         (etc / "dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")  # a root that is thrown away is not synced
-        run("chroot", self.directory, "useradd", "--create-home", "--shell", "/bin/bash", USER)
+        self._inside("useradd", "--create-home", "--shell", "/bin/bash", USER)
         (etc / "sudoers.d").mkdir(exist_ok=True)
         (etc / "sudoers.d" / USER).write_text(f"{USER} ALL=(ALL) NOPASSWD: ALL\n")
         self._clone()
+
+    def _inside(self, *command):
+        """Runs a command as root in there. The directory for temporary files that scripts/test made does not exist there."""
+        run("env", "-u", "TMPDIR", "chroot", self.directory, *command)
 
     def _carry_network(self):
         etc = self.directory / "etc"
@@ -85,7 +89,7 @@ class Root:
         for name in ("/etc/resolv.conf", "/etc/pip.conf"):
             if pathlib.Path(name).exists():
                 shutil.copy(name, self.directory / name[1:])
-        run("chroot", self.directory, "update-ca-certificates")
+        self._inside("update-ca-certificates")
 
     def _clone(self):
         """The clone of the user, with what is changed in this tree and not committed."""

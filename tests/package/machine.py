@@ -84,12 +84,12 @@ def debootstrap(root, package):
     """A small Debian in `root`, with what `package` depends on downloaded, not installed."""
     alone = ("unshare", "--mount", "--propagation", "private")  # what is mounted by the way ends with the command
     run(*alone, "debootstrap", "--variant=minbase", f"--include={INCLUDED}", SUITE, root, *mirror(), seconds=600)
-    run(*alone, "chroot", root, "apt-get", "clean")
+    run(*alone, "env", "-u", "TMPDIR", "chroot", root, "apt-get", "clean")
     shutil.copy(package, root / "package.deb")
     if not (root / "etc/resolv.conf").exists():
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    run(*alone, "chroot", root, "apt-get", "update", "-q")
-    run(*alone, "chroot", root, "apt-get", "install", "-q", "-y", "--no-install-recommends", "--download-only", "/package.deb")
+    run(*alone, "env", "-u", "TMPDIR", "chroot", root, "apt-get", "update", "-q")
+    run(*alone, "env", "-u", "TMPDIR", "chroot", root, "apt-get", "install", "-q", "-y", "--no-install-recommends", "--download-only", "/package.deb")
     (root / "package.deb").unlink()
 
 
