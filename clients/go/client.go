@@ -373,7 +373,7 @@ func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration)
 		return nil, err
 	}
 	if made.ID == "" {
-		made.ID = newID(time.Now())
+		return nil, &Error{Kind: ErrRefused, Code: "bad_id", Detail: "a push that waits needs an ID if it has a Once"}
 	}
 	if wait == 0 {
 		wait = waitDefault
@@ -387,23 +387,25 @@ func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration)
 		Result  json.RawMessage `json:"result"`
 		Base64  []byte          `json:"result_base64"`
 	}
+	began := time.Now()
 	err = c.transport.call(ctx, c.long(&r, wait), &answer)
 	var fault *Error
 	switch {
 	case r.isRepeated && errors.As(err, &fault) && fault.Code == "leased": // an earlier try has pushed it, and a worker holds it
+	case errors.Is(err, ErrNotFound): // it existed, has ended, and is not kept
+	case err != nil:
+		return nil, err
+	}
+	hasEnded := answer.State == "finished" || answer.State == "dead"
+	if left := wait - time.Since(began); answer.Attempt != nil && !hasEnded { // a push that is not the first with its Once does not wait
+		wait = left
+	}
+	if wait > 0 && !hasEnded {
 		jobs, err := c.Wait(ctx, WaitOptions{Timeout: wait}, name)
 		if err != nil {
 			return nil, err
 		}
 		return &jobs[0], nil
-	case err != nil:
-		return nil, err
-	case answer.Attempt == nil: // it existed, and has ended
-		job, err := c.Get(ctx, name.Topic, name.ID)
-		if errors.Is(err, ErrNotFound) {
-			return &Job{Topic: name.Topic, ID: name.ID, State: "unknown"}, nil
-		}
-		return job, err
 	}
 	job := answer.Job
 	job.Attempt, job.Result = *answer.Attempt, answer.Base64

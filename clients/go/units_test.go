@@ -315,6 +315,13 @@ func TestAResultBelongsToOneJob(t *testing.T) {
 	}
 }
 
+func TestAPushThatWaitsNeedsAnIDIfItHasAOnce(t *testing.T) {
+	client, _ := New(Options{URL: "http://127.0.0.1:9", RetryFor: -1})
+	if _, err := client.PushAndWait(context.Background(), Push{Topic: "t", Once: "order-1"}, time.Second); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+}
+
 func TestRequestsWithResultsStayBelowTheLimitOfTheServer(t *testing.T) {
 	if found := fitting(make([]answer, 2500)); found != leasesMax {
 		t.Error(found)

@@ -189,20 +189,27 @@ export class Client {
     const wait = options.wait ?? "30s";
     const [bytes, contentType] = bodyOf(body, options.contentType);
     const { topic: _topic, id: given, body_base64: _body, content_type: _type, meta, ...members } = JSON.parse(itemText({ ...options, topic, body: "" })) as Json;
-    const id = typeof given === "string" ? given : newId();
+    if (typeof given !== "string") throw new TypeError("a push that waits needs an id if it has a once");
+    const id = given;
     const query = [...Object.entries(members).map(([name, value]) => [name, String(value)] as const), ["wait", durationText(wait)] as const];
     const headers: Record<string, string> = {};
     for (const [name, value] of Object.entries((meta ?? {}) as Record<string, string>)) headers[TRACES.includes(name) ? name : `Tarry-Meta-${name}`] = Buffer.from(value).toString("latin1");
     let mayBeDone = false;
+    let left = milliseconds(wait);
+    const began = now();
     try {
       const answer = await this.#long(wait, { method: "PUT", path: pathOf(topic, "jobs", id), query, body: bytes, contentType, headers, onDoubt: () => (mayBeDone = true), signal: options.signal });
-      if ("attempt" in answer) return jobOf(answer);
+      if ("attempt" in answer) {
+        const job = jobOf(answer);
+        left -= now() - began;
+        if (job.state === "finished" || job.state === "dead" || left <= 0) return job; // a push that is not the first with its once does not wait
+      }
     } catch (fault) {
-      if (!(mayBeDone && fault instanceof Conflict && fault.code === "leased")) throw fault;
-      const [job] = await this.wait({ topic, id }, { timeout: wait, signal: options.signal }); // an earlier try has pushed it, and a worker holds it
-      return job as Job;
+      // It existed, has ended, and is not kept; or an earlier try has pushed it, and a worker holds it.
+      if (!(fault instanceof NotFound || (mayBeDone && fault instanceof Conflict && fault.code === "leased"))) throw fault;
     }
-    return (await this.get(topic, id, { signal: options.signal })) ?? jobOf({ topic, id, state: "unknown" }); // it existed, and has ended
+    const [job] = await this.wait({ topic, id }, { timeout: left, signal: options.signal });
+    return job as Job;
   }
 
   /**

@@ -188,6 +188,10 @@ test("a_result_belongs_to_one_job", async () => {
   assert.deepEqual([resultMembers(undefined), resultMembers(null)], [{}, {}]);
 });
 
+test("a_push_that_waits_needs_an_id_if_it_has_a_once", async () => {
+  await assert.rejects(new Client("http://127.0.0.1:9").pushAndWait("t", "x", { once: "order-1" }), /needs an id/);
+});
+
 test("a_result_is_bytes_however_the_answer_has_it", () => {
   const cases = [
     [{}, undefined, ""],

@@ -101,7 +101,10 @@ final class Client
     public function pushAndWait(string $topic, mixed $body = '', int|float|\DateInterval $wait = 30, mixed ...$options): Job
     {
         $item = self::item($topic, $body, ...$options); // @phpstan-ignore argument.type
-        $id = is_string($item['id'] ?? null) ? $item['id'] : Format::newId();
+        if (!is_string($item['id'] ?? null)) {
+            throw new \InvalidArgumentException('a push that waits needs an id if it has a once');
+        }
+        $id = $item['id'];
         $headers = [];
         foreach ((array) ($item['meta'] ?? []) as $name => $value) {
             $isTrace = in_array($name, ['traceparent', 'tracestate'], true);
@@ -116,15 +119,19 @@ final class Client
             contentType: is_string($item['content_type']) ? $item['content_type'] : null,
             headers: $headers,
         ));
-        [$tries, $raw] = [0, ''];
+        [$tries, $raw, $began] = [0, '', Transport::now()];
         try {
             $answer = $this->transport->call($request, tries: $tries, raw: $raw);
         } catch (Conflict $fault) {
             // An earlier try may have pushed the job, which a worker holds by now.
-            return $tries > 0 && $fault->code === 'leased' ? $this->wait([[$topic, $id]], timeout: $wait)[0] : throw $fault;
+            $answer = $tries > 0 && $fault->code === 'leased' ? [] : throw $fault;
+        } catch (NotFound) {
+            $answer = []; // it existed, has ended, and is not kept
         }
-        if (!isset($answer['attempt'])) { // it existed, and has ended
-            return $this->get($topic, $id) ?? new Job($topic, $id, state: 'unknown');
+        $hasEnded = in_array($answer['state'] ?? '', ['finished', 'dead'], true);
+        $left = Format::seconds($wait) - (isset($answer['attempt']) ? Transport::now() - $began : 0);
+        if (!$hasEnded && $left > 0) { // a push that is not the first with its once does not wait
+            return $this->wait([[$topic, $id]], timeout: $left)[0];
         }
         $exact = json_decode($raw);
         return Job::of($exact instanceof \stdClass && isset($exact->result) ? ['result' => $exact->result] + $answer : $answer);

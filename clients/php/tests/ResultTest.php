@@ -97,6 +97,12 @@ final class ResultTest extends TestCase
         }
     }
 
+    public function testAPushThatWaitsNeedsAnIdIfItHasAOnce(): void
+    {
+        $this->expectExceptionMessage('needs an id');
+        (new Client('http://127.0.0.1:9', retryFor: 0))->pushAndWait('t', 'x', once: 'order-1');
+    }
+
     public function testOnlyAJobOfAWorkerReportsItsProgress(): void
     {
         $this->expectException(\LogicException::class);

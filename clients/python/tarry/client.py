@@ -30,6 +30,7 @@ Named = Union[Job, Pushed, tuple[str, str]]
 BATCH = 1000
 LEASES = 1000
 PROGRESS = 256
+ENDED = ("finished", "dead")
 RESULTS_BYTES = 1 << 19  # of a request that acks; the server takes 1 MiB
 
 
@@ -122,23 +123,31 @@ class Client:
         """
         given = {"topic": topic, "body": body, **options}
         item = _item(given)
-        id, data, kind, meta = item.pop("id", None) or new_id(), body_of(body, options.get("content_type")), item.pop("content_type"), item.pop("meta", {})
+        if "id" not in item:
+            raise TypeError("a push that waits needs an id if it has a once")
+        id, data, kind, meta = item.pop("id"), body_of(body, options.get("content_type")), item.pop("content_type"), item.pop("meta", {})
         query: Query = [(name, str(value)) for name, value in item.items() if name not in ("topic", "body_base64")]
         headers = {_META.get(name, f"Tarry-Meta-{name}"): value.encode().decode("latin-1") for name, value in meta.items()}
         tries: Tries = []
+        began = time.monotonic()
         try:
             answer = self._long(wait, "PUT", _path(topic, "jobs", id), [*query, ("wait", milliseconds(wait))], body=data[0], headers={"Content-Type": kind, **headers}, tries=tries)
         except Conflict as fault:
             if not tries or fault.code != "leased":
                 raise
-            return self.wait((topic, id), timeout=wait)[0]  # an earlier try has pushed it, and a worker holds it
-        if "attempt" in answer:
-            return job_of(answer)
-        return self.get(topic, id) or Job(topic=topic, id=id, state="unknown")  # it existed, and has ended
+            answer = {}  # an earlier try has pushed it, and a worker holds it
+        except NotFound:
+            answer = {}  # it existed, has ended, and is not kept
+        if "attempt" not in answer:
+            return self.wait((topic, id), timeout=wait)[0]
+        job, left = job_of(answer), _seconds(wait) - (time.monotonic() - began)
+        if job.state not in ENDED and left > 0:  # a push that is not the first with its once does not wait
+            return self.wait((topic, id), timeout=left)[0]
+        return job
 
     def _long(self, wait: Duration, *what: Any, **how: Any) -> dict[str, object]:
         """A call that the server answers after `wait` at the latest."""
-        seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
+        seconds = _seconds(wait)
         return self.transport.call(*what, **how, timeout=seconds + self.transport.timeout, retry_for=seconds + self.transport.retry_for)
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
@@ -289,8 +298,7 @@ class Client:
         """Returns ready jobs, topics in the given order. `consumer` is shown as their holder. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends."""
         query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
         query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else []), *([("consumer", consumer)] if consumer else [])]
-        seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
-        timeout = seconds + self.transport.timeout
+        timeout = _seconds(wait) + self.transport.timeout
         if cut is None:
             answer = self.transport.call("POST", "/v1/take", query, again=False, timeout=timeout)
         else:
@@ -368,6 +376,10 @@ class Client:
                 counts = result.get("result") in ("ok", "cancelled") or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
                 out.append(None if counts else error_of(0, result))
         return out
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
 
 
 def _lease(job: Lease) -> str:

@@ -208,6 +208,11 @@ def test_a_result_is_bytes_however_the_answer_has_it(members, result, text):
     assert job.finished_at == datetime.datetime(2026, 11, 20, 9, tzinfo=datetime.timezone.utc)
 
 
+def test_a_push_that_waits_needs_an_id_if_it_has_a_once():
+    with pytest.raises(TypeError, match="needs an id"):
+        tarry.Client("http://127.0.0.1:9").push_and_wait("t", once="order-1")
+
+
 def test_a_worker_has_one_handler_or_one_for_each_topic():
     client = tarry.Client("http://127.0.0.1:9")
     worker = Worker(client, {"a": print, "b": repr})

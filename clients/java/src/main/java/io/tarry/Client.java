@@ -177,7 +177,10 @@ public final class Client implements AutoCloseable {
     public CompletableFuture<Job> pushAndWaitAsync(Push push, Duration wait) {
         Map<String, Object> item = push.item();
         String topic = (String) item.get("topic");
-        String id = item.containsKey("id") ? (String) item.get("id") : Api.newId(System.currentTimeMillis());
+        String id = (String) item.get("id");
+        if (id == null) {
+            throw new IllegalArgumentException("a push that waits needs an id if it has a once");
+        }
         StringBuilder query = new StringBuilder("?wait=").append(Api.milliseconds(wait));
         item.forEach((name, value) -> query.append(IN_THE_QUERY.contains(name) ? "&" + name + "=" + Api.quote(value.toString()) : ""));
         Transport.Request request = longRequest("PUT", Api.path(topic, "jobs", id) + query, wait);
@@ -187,20 +190,21 @@ public final class Client implements AutoCloseable {
             ((Map<?, ?>) item.get("meta")).forEach((name, value) -> request.header((TRACES.contains(name) ? "" : "Tarry-Meta-") + name, value.toString()));
         }
         request.mayConflict = true;
+        request.mayBeMissing = true; // it existed, has ended, and is not kept
+        long began = System.nanoTime();
         Wait again = new Wait().job(topic, id).timeout(wait);
         return parent(parent -> {
             request.parent = parent;
             return transport.call(request, answer -> answer).thenCompose(answer -> {
-                if (answer.status == 409 && answer.isRepeated && "leased".equals(answer.json().get("code"))) {
-                    return waitForAsync(again).thenApply(jobs -> jobs.get(0)); // an earlier try has pushed it, and a worker holds it
-                }
-                if (answer.status >= 300) {
+                boolean isHeld = answer.status == 409 && answer.isRepeated && "leased".equals(answer.json().get("code")); // an earlier try has pushed it
+                if (answer.status >= 300 && answer.status != 404 && !isHeld) {
                     return CompletableFuture.failedFuture(TarryException.of(answer.status, answer.json(), answer.retryAfter));
                 }
-                if (answer.json().containsKey("attempt")) {
-                    return CompletableFuture.completedFuture(new Job(answer.json()));
-                }
-                return waitForAsync(again.timeout(Duration.ZERO)).thenApply(jobs -> jobs.get(0)); // it existed, and has ended
+                boolean hasEnded = List.of("finished", "dead").contains(answer.json().getOrDefault("state", ""));
+                Duration left = answer.json().containsKey("attempt") ? wait.minusNanos(System.nanoTime() - began) : wait;
+                boolean isOver = hasEnded || left.isNegative() || left.isZero();
+                // A push that is not the first with its once does not wait.
+                return isOver ? CompletableFuture.completedFuture(new Job(answer.json())) : waitForAsync(again.timeout(left)).thenApply(jobs -> jobs.get(0));
             });
         });
     }

@@ -50,6 +50,13 @@ class ResultTest {
     }
 
     @Test
+    void aPushThatWaitsNeedsAnIdIfItHasAOnce() {
+        try (Client client = new Client("http://127.0.0.1:9")) {
+            assertThrows(IllegalArgumentException.class, () -> client.pushAndWait(new Push("t", "x").once("order-1"), Duration.ofSeconds(1)));
+        }
+    }
+
+    @Test
     void requestsWithResultsStayBelowTheLimitOfTheServer() {
         Map<String, Object> big = Map.of("result_base64", "x".repeat(1 << 17));
         assertEquals(List.of(4, 4, 1), sizes(Collections.nCopies(9, big)));
