@@ -26,7 +26,8 @@ struct search_order {
     struct slice cursor; /* from an earlier search or list; empty: from the start */
     uint32_t limit;      /* maximum number of matches; 0: no limit */
     bool with_body;
-    uint32_t page_jobs; /* jobs examined per loop iteration; 0: default */
+    uint32_t
+        page_jobs; /* jobs examined per loop iteration; 0: 100, later more, up to QUEUE_LIST_MAX, without bodies */
 };
 
 struct search_result {

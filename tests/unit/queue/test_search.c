@@ -188,7 +188,24 @@ CLAIM(one_call_reads_a_bounded_number_of_jobs)
                                        .cursor = slice_of(fake->next)});
     assert_int_equal(fake->seen, JOBS_MAX - SEARCH_SEEN_MAX);
     assert_string_equal(fake->next, "");
-    assert_true(fake->longest_page <= 100);
+    free(fake);
+}
+
+/* A store pays for each page, however few jobs it has: the embedded store walks over the jobs in memory. */
+CLAIM(pages_grow_while_few_jobs_match_unless_bodies_are_read)
+{
+    struct fake *fake = fake_new(JOBS_MAX);
+    search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .limit = 10});
+    assert_int_equal(fake->seen, SEARCH_SEEN_MAX);
+    assert_true(fake->lists <= 14 && fake->longest_page == QUEUE_LIST_MAX);
+    free(fake);
+    fake = fake_new(JOBS_MAX);
+    search(fake, (struct search_order){.filter.id_prefix = slice_of("b-"), .limit = 10});
+    assert_true(fake->lists <= 2 && fake->longest_page == 100);
+    free(fake);
+    fake = fake_new(JOBS_MAX);
+    search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .with_body = true});
+    assert_int_equal(fake->longest_page, 100);
     free(fake);
 }
 
