@@ -581,7 +581,6 @@ bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int6
     if (!flow_need(engine, topic))
         return false;
     struct group *group = flow_group_at(engine, number ? number : topic->flow->own);
-    follow_time(engine, now);
     if (group->hold_until_ms < now.inner_ms + hold_ms)
         group->hold_until_ms = now.inner_ms + hold_ms;
     flow_settle(engine, topic, number);
@@ -596,6 +595,16 @@ uint64_t flow_held_count(const struct topic *topic, uint64_t ready)
 uint64_t flow_ready_count(const struct topic *topic)
 {
     return topic->flow && topic->flow->is_grouped ? topic->flow->ready : topic->ready.count;
+}
+
+bool flow_has_over(const struct engine *engine, const struct topic *topic, uint32_t number,
+                   uint64_t max)
+{
+    const struct flow *flow = topic->flow;
+    if (flow_ready_count(topic) <= max)
+        return false;
+    return !flow || !flow->is_grouped ||
+           flow_group_at(engine, number_in(flow, number))->ready.count > max / flow->group_count;
 }
 
 /* ---- time ---- */
@@ -874,6 +883,8 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
         assert(flow->runnable[group->runnable_at - 1] == number && group->ready.count);
     if (!flow->is_grouped || !group->ready.count)
         return;
+    if (group->timer.place && (int64_t)group->timer.when_ms <= engine->flow_now_ms)
+        return; /* it is about to be checked */
     enum flow_held held = group_held(engine, topic, group, engine->flow_now_ms, &until_ms);
     assert((group->runnable_at != 0) == (held == FLOW_NOT_HELD));
     assert(!until_ms || (int64_t)group->timer.when_ms == until_ms);

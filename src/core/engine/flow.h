@@ -98,6 +98,10 @@ bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int6
 uint64_t flow_held_count(const struct topic *topic, uint64_t ready);
 /* Returns the ready jobs in memory. */
 uint64_t flow_ready_count(const struct topic *topic);
+/* Returns whether the topic has more than `max` ready jobs in memory, and the group more than its even share of them: jobs of a quiet
+ * group stay in memory beside the backlog of another. Also without a flow. */
+bool flow_has_over(const struct engine *engine, const struct topic *topic, uint32_t number,
+                   uint64_t max);
 
 /* Lets groups whose time has come deliver again: at most `max`. Returns how many. Also without flows. */
 size_t flow_advance(struct engine *engine, struct engine_now now, size_t max);

@@ -149,7 +149,8 @@ static bool entry_may_go(const struct engine *engine, const struct entry *entry,
     case JOB_DELAYED:
         return entry_due_inner_ms(entry, now.skew_ms) > keep_until_ms;
     case JOB_READY:
-        return flow_ready_count(entry_topic(engine, entry)) > ready_max;
+        return flow_has_over(engine, entry_topic(engine, entry), entry_group(engine, entry),
+                             ready_max);
     case JOB_FINISHED:
         return (int64_t)entry->due_ms > keep_until_ms;
     case JOB_DEAD:
