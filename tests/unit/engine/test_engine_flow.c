@@ -30,8 +30,8 @@ static void set_group(struct owner *owner, const char *group, uint32_t weight)
 static uint32_t weight_of(struct owner *owner, const char *group)
 {
     struct queue_group shown;
-    assert_true(engine_group_show(owner->rig->engine, topic_name(0), slice_of(group), owner->now,
-                                  &shown));
+    assert_true(
+        engine_group_show(owner->rig->engine, topic_name(0), slice_of(group), owner->now, &shown));
     assert_int_equal(shown.has_settings, shown.settings.weight != 0);
     return shown.settings.weight;
 }
@@ -48,9 +48,9 @@ static size_t count_groups(struct owner *owner)
 
 static void set_flow(struct owner *owner, struct topic_flow flow)
 {
-    assert_int_equal(engine_topic_put(owner->rig->engine, topic_name(0),
-                                      &(struct topic_settings){.flow = flow}),
-                     QUEUE_OK);
+    assert_int_equal(
+        engine_topic_put(owner->rig->engine, topic_name(0), &(struct topic_settings){.flow = flow}),
+        QUEUE_OK);
 }
 
 /* ---- claims ---- */
@@ -109,8 +109,7 @@ CLAIM(eviction_spares_the_jobs_of_quiet_groups)
     while (!engine_evict_some(owner.rig->engine, &at, owner.now.inner_ms, MAX, owner.now, 7))
         ;
     assert_true(engine_entries(owner.rig->engine) <= MAX);
-    assert_true(
-        engine_find(owner.rig->engine, topic_name(0), slice_of("q"), owner.now, &view));
+    assert_true(engine_find(owner.rig->engine, topic_name(0), slice_of("q"), owner.now, &view));
     engine_view_fini(&view);
     assert_int_equal(shown(&owner).counts.ready, BACKLOG + 1);
     close_owner(&owner);
