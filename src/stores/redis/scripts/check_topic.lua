@@ -271,7 +271,7 @@ local function ready_found()
         found[name], priorities[priority] = one, true
         if first[1] then
             one.ready = one.ready + call('ZCARD', t.ready_of .. lane)
-            one.heads[priority] = {tonumber(first[2]), (unpack_from('>I6', first[1]))}
+            one.heads[priority] = flow.head(first[1], tonumber(first[2]))
         end
         step.looked = step.looked + 1
     end
@@ -280,7 +280,7 @@ end
 
 local function heads_agree(a, b)
     for priority, head in pairs(a) do
-        if not b[priority] or b[priority][1] ~= head[1] or b[priority][2] ~= head[2] then return false end
+        if b[priority] ~= head then return false end
     end
     for priority in pairs(b) do
         if not a[priority] then return false end

@@ -6,8 +6,7 @@ local TOPIC = '>I6I7I6I6B'          -- pass, bucket, end of a hold, ready jobs o
 local WAS_OPEN, HAS_OWN = 1, 2      -- bits: jobs could be delivered when the topic was written; some groups have settings of their own
 local GROUP = '>BI4I6I7I6I4B'       -- bits, in flight, pass, bucket, end of a hold, ready jobs, heads
 local IN_TURNS, IN_WAKES = 1, 2     -- bits
-local HEAD = '>I2I6I6'              -- the first ready job of a priority: priority, due, sequence
-local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, due and sequence of the head; then the name of the group
+local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
 local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 29, 14
 local STEP = 10000
@@ -163,48 +162,59 @@ local function load_of(g)
     return floor(g.in_flight * STEP / weight_of(g))
 end
 
-local function turn_of(g, head)
-    return pack(TURN, load_of(g), g.pass, head[1], head[2]) .. g.name
+-- Returns the head of a line of ready jobs from its first job: member and due.
+function flow.head(member, due)
+    return pack('>I6', due) .. sub(member, 1, 6)
 end
 
--- Makes a group from what is stored of it, if anything. `places`: its entries in T:turns by priority.
-local function group_make(name, text, own)
-    local g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, is_stored = text and true or false}
-    if own and flow.own_is_whole(own) then g.own = own_read(own) end -- else it was spoiled: a check finds it
-    if not text or not group_is_whole(text) then return g end
-    local bits, heads, at
-    bits, g.in_flight, g.pass, g.full, g.hold, g.ready, heads, at = unpack_from(GROUP, text)
-    for _ = 1, heads do
-        local priority, due, number
-        priority, due, number, at = unpack_from(HEAD, text, at)
-        g.heads[priority] = {due, number}
+local function turn_of(g, head)
+    return pack('>I6I6', load_of(g), g.pass) .. head .. g.name
+end
+
+-- Makes a group from what is stored of it, if anything. `heads`: by priority; `places`: its entries in T:turns by priority. `turn`: one that is known, or nil.
+local function group_make(name, text, own, turn)
+    local g
+    if text and group_is_whole(text) then
+        local bits, in_flight, pass, full, hold, ready, count, at = unpack_from(GROUP, text)
+        local heads = {}
+        g = {name = name, in_flight = in_flight, pass = pass, full = full, hold = hold, ready = ready, heads = heads, places = NOTHING, open = 0,
+             is_stored = true, in_wakes = bits >= IN_WAKES}
+        for from = at, at + HEAD_BYTES * (count - 1), HEAD_BYTES do
+            local high, low = byte(text, from, from + 1)
+            heads[256 * high + low] = sub(text, from + 2, from + HEAD_BYTES - 1)
+        end
+        if own and flow.own_is_whole(own) then g.own = own_read(own) end -- else it was spoiled: a check finds it
+        if bits % 2 == IN_TURNS then
+            g.places, g.open = {}, ready
+            for priority, head in pairs(heads) do g.places[priority] = turn and count == 1 and turn or turn_of(g, head) end
+        end
+        return g
     end
-    g.in_wakes = bits >= IN_WAKES
-    if bits % 2 == IN_TURNS then
-        g.places, g.open = {}, g.ready
-        for priority, head in pairs(g.heads) do g.places[priority] = turn_of(g, head) end
-    end
+    g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, is_stored = text and true or false}
+    if own and flow.own_is_whole(own) then g.own = own_read(own) end
     return g
 end
 
 local function group_text(g)
-    local heads, count = {}, 0
+    local text, count = '', 0
     for priority, head in pairs(g.heads) do
-        count = count + 1
-        heads[count] = pack(HEAD, priority, head[1], head[2])
+        text, count = text .. char(floor(priority / 256), priority % 256) .. head, count + 1
     end
-    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0), g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. table.concat(heads)
+    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0), g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. text
 end
 
--- Reads groups that this call has not read yet.
-function flow.load(t, names)
-    local known, missing = t.known_groups or {}, {}
+-- Reads groups that this call has not read yet. `turns`: an entry of each in T:turns, or nil.
+function flow.load(t, names, turns)
+    local known, missing, places = t.known_groups or {}, {}, {}
     t.known_groups = known
     for i = 1, #names do
-        if known[names[i]] == nil then known[names[i]], missing[#missing + 1] = false, names[i] end
+        if known[names[i]] == nil then
+            known[names[i]], missing[#missing + 1] = false, names[i]
+            if turns then places[#missing] = turns[i] end
+        end
     end
     local texts, owns = ask_many('HMGET', t.groups, missing), t.flow.has_own and ask_many('HMGET', t.group_settings, missing)
-    for i = 1, #missing do known[missing[i]] = group_make(missing[i], texts[i], owns and owns[i]) end
+    for i = 1, #missing do known[missing[i]] = group_make(missing[i], texts[i], owns and owns[i], places[i]) end
 end
 
 function flow.group(t, name)
@@ -288,11 +298,15 @@ function flow.ready_added(t, priority, name, words)
     head = g.heads[priority]
     if g.ready <= 0 then g.pass = max(g.pass, t.flow.pass) end
     g.ready = max(0, g.ready) + #words / 2
+    local first, number, at = NONE, NONE, nil
+    if head then first, number = unpack_from('>I6I6', head) end
     for i = 1, #words, 2 do
-        local due, number = tonumber(words[i]), (unpack_from('>I6', words[i + 1]))
-        if not head or due < head[1] or due == head[1] and number < head[2] then head = {due, number} end
+        local due = tonumber(words[i])
+        if due < first or due == first and unpack_from('>I6', words[i + 1]) < number then
+            first, number, at = due, unpack_from('>I6', words[i + 1]), i + 1
+        end
     end
-    g.heads[priority] = head
+    if at then g.heads[priority] = flow.head(words[at], first) end
 end
 
 -- `count` ready jobs were removed; `number`: the sequence of the only one, or nil.
@@ -301,7 +315,7 @@ function flow.ready_removed(t, priority, name, count, number)
     local g = touch(t, flow.group(t, name))
     local head = g.heads[priority]
     g.ready = max(0, g.ready - count)
-    if not number or not head or head[2] == number then
+    if not number or not head or select(2, unpack_from('>I6I6', head)) == number then
         g.stale = g.stale or {}
         g.stale[priority] = true
     end
@@ -341,7 +355,7 @@ end
 
 -- Returns why no job of the group is delivered, and until when if that is known; nil: jobs are delivered.
 local function group_held(t, g)
-    local o, rules = g.own, rules_of_group(t, g)
+    local o, rules = g.own, g.own and rules_of_group(t, g) or t.group_rules or select(2, rules_of(t))
     if o and o.paused and (o.paused_until == 0 or o.paused_until > wall) then
         return GROUP_PAUSED, o.paused_until > 0 and o.paused_until + adjust or nil
     end
@@ -391,13 +405,13 @@ end
 function flow.turns_of(t, priority, most)
     local members, names = call('ZRANGE', t.turns .. priority, '0', text_of(most - 1)), {}
     for i = 1, #members do names[i] = sub(members[i], TURN_BYTES + 1) end
-    flow.load(t, names)
+    flow.load(t, names, members)
     local groups = {}
     for i = 1, #names do
         local g = t.known_groups[names[i]]
         local head = g.heads[priority]
         if head then
-            g.load, g.due, g.number = load_of(g), head[1], head[2]
+            g.load, g.due, g.number = load_of(g), unpack_from('>I6I6', head)
             groups[#groups + 1] = g
         end
     end
@@ -419,7 +433,7 @@ function flow.peek(t)
     until not priority
 end
 
--- Notes what a take has done with the group: `jobs` of the priority were leased; `head`: {due, sequence} of the next, nil: none, false: unknown.
+-- Notes what a take has done with the group: `jobs` of the priority were leased; `head`: of the next one, nil: there is none, false: unknown.
 function flow.taken(t, g, priority, jobs, head)
     touch(t, g)
     g.ready = max(0, g.ready - jobs)
@@ -436,33 +450,41 @@ end
 local function heads_refresh(t, g)
     for priority in pairs(g.stale or NOTHING) do
         local first = g.ready > 0 and call('ZRANGE', t.ready_of .. flow.lane(priority, g.name), '0', '0', 'WITHSCORES') or NOTHING
-        g.heads[priority] = first[1] and {tonumber(first[2]), (unpack_from('>I6', first[1]))} or nil
+        g.heads[priority] = first[1] and flow.head(first[1], tonumber(first[2])) or nil
     end
     g.stale = nil
     if not next(g.heads) then g.ready = 0 else g.ready = max(1, g.ready) end
 end
 
-local function append(lists, priority, ...)
+local function list_of(lists, priority)
     local list = lists[priority]
     if not list then
         list = {}
         lists[priority] = list
     end
-    for i = 1, select('#', ...) do list[#list + 1] = (select(i, ...)) end
+    return list
 end
 
 -- Moves the group's entries in T:turns from where they were to where they belong.
 local function places_move(g, is_open, out, into)
-    local places = NOTHING
+    local before, places = g.places, NOTHING
     if is_open then
         places = {}
-        for priority, head in pairs(g.heads) do places[priority] = turn_of(g, head) end
+        for priority, head in pairs(g.heads) do
+            local member = turn_of(g, head)
+            places[priority] = member
+            if before[priority] ~= member then
+                local list = list_of(into, priority)
+                local at = #list
+                list[at + 1], list[at + 2] = '0', member
+            end
+        end
     end
-    for priority, member in pairs(g.places) do
-        if places[priority] ~= member then append(out, priority, member) end
-    end
-    for priority, member in pairs(places) do
-        if g.places[priority] ~= member then append(into, priority, '0', member) end
+    for priority, member in pairs(before) do
+        if places[priority] ~= member then
+            local list = list_of(out, priority)
+            list[#list + 1] = member
+        end
     end
     g.places = places
 end
@@ -482,7 +504,7 @@ local function groups_settle(t)
     for i = 1, #dirty do
         local g = dirty[i]
         g.is_dirty = false
-        heads_refresh(t, g)
+        if g.stale then heads_refresh(t, g) elseif not next(g.heads) then g.ready = 0 elseif g.ready <= 0 then g.ready = 1 end
         local by, until_ms = group_held(t, g)
         local is_open = not by and g.ready > 0
         places_move(g, is_open, out, into)
@@ -581,7 +603,10 @@ function flow.shown(t, g)
     local by, until_ms = 0, 0
     if g.ready > 0 or g.hold > now or g.own and g.own.paused then by, until_ms = flow.held_of(t, g.name) end
     local oldest = 0
-    for _, head in pairs(g.heads) do oldest = oldest > 0 and min(oldest, head[1]) or head[1] end
+    for _, head in pairs(g.heads) do
+        local due = unpack_from('>I6', head)
+        oldest = oldest > 0 and min(oldest, due) or due
+    end
     local own = ''
     if g.own then
         local o = g.own

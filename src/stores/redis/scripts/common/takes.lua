@@ -314,13 +314,14 @@ end
 
 -- Chooses up to `wanted` jobs from the groups in the heap. Returns their members, and what is needed to take a choice back.
 local function choose(heap, priority, wanted, served)
-    local members, undo, n = {}, {}, 0
+    local members, undo, n, flow_of = {}, {groups = {}, pass = {}, full = {}, topic = {}}, 0, t.flow
+    local groups, pass, full, topic = undo.groups, undo.pass, undo.full, undo.topic
     while n < wanted and heap[1] do
         local g = heap[1]
         local goes_on = g.line or line_open(g, priority, #heap == 1 and wanted - n + 1 or 2, served)
         if goes_on then
             n = n + 1
-            members[n], places[n], undo[n] = g.line[g.at], g.place, {g, g.pass, g.full, t.flow.pass}
+            members[n], places[n], groups[n], pass[n], full[n], topic[n] = g.line[g.at], g.place, g, g.pass, g.full, flow_of.pass
             g.at, g.out = g.at + 2, g.out + 1
             flow.serve(t, g)
             goes_on = flow.may_go_on(t, g) and line_next(g, #heap == 1 and wanted - n + 1 or 16)
@@ -332,9 +333,9 @@ end
 
 -- Takes the last choices back: the bytes did not allow them.
 local function unchoose(undo, from)
-    for i = #undo, from, -1 do
-        local g = undo[i][1]
-        g.pass, g.full, t.flow.pass = undo[i][2], undo[i][3], undo[i][4]
+    for i = #undo.groups, from, -1 do
+        local g = undo.groups[i]
+        g.pass, g.full, t.flow.pass = undo.pass[i], undo.full[i], undo.topic[i]
         g.in_flight, g.out, g.is_undone = g.in_flight - 1, g.out - 1, true
     end
 end
@@ -352,7 +353,7 @@ local function lines_cut(priority, served)
             call('ZREMRANGEBYRANK', g.key, '0', text_of(g.out - 1))
         end
         local head = false
-        if is_last then head = nil elseif is_known then head = {tonumber(g.line[g.at + 1]), (unpack_from('>I6', g.line[g.at]))} end
+        if is_last then head = nil elseif is_known then head = flow.head(g.line[g.at], tonumber(g.line[g.at + 1])) end
         flow.taken(t, g, priority, g.out, head)
         jobs = jobs + g.out
         g.line, g.is_undone = nil, nil
@@ -379,7 +380,7 @@ local function take_turns(priority)
             local n
             if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
             for i = 1, n do
-                if not places[i] then undo[i][1].in_flight = undo[i][1].in_flight - 1 end -- its record was lost
+                if not places[i] then undo.groups[i].in_flight = undo.groups[i].in_flight - 1 end -- its record was lost
             end
             for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
             if n < #members then unchoose(undo, n + 1) end
