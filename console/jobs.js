@@ -100,8 +100,8 @@ export async function show({ topic, query, node, signal }) {
     }
 
     const isSearch = () => isRetrying() || FILTERS.some((name) => name !== "state" && asked()[name]);
-    /** Results are small, but the bodies that a topic keeps may be large. */
-    const wantsBodies = () => Boolean(field) || (isFinished() && !known.settings.keep_body);
+    /** Results are small, but the bodies that a topic keeps may be large, and a search would read those of all jobs. */
+    const wantsBodies = () => Boolean(field) || (isFinished() && !known.settings.keep_body && !isSearch());
 
     /** The number of jobs in the state that is listed. */
     function listed() {

@@ -16,7 +16,7 @@ struct search {
     uint32_t left;       /* matches that may still be returned */
     uint32_t page_jobs;  /* limit of the current page */
     bool grows;          /* later pages are longer */
-    uint64_t bytes;      /* of bodies, so far */
+    uint64_t bytes;      /* of bodies and results, so far */
     uint32_t cursor_len; /* start of the current page */
     char cursor[CURSOR_BYTES_MAX];
     char text[];
@@ -59,6 +59,8 @@ static void hand_on(struct search *search, const struct queue_reply *page)
     for (size_t i = 0; i < page->job_count; i++) {
         const struct queue_job *job = &page->jobs[i];
         search->bytes += job->job.body.len;
+        if (job->end && search->order.with_body)
+            search->bytes += job->end->result.len;
         if (!queue_filter_matches(&search->order.filter, &job->job))
             continue;
         search->left--;

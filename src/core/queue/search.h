@@ -3,7 +3,7 @@
  *
  * A search lists page by page, one page at a time, and passes on the matches. It therefore works with every
  * implementation, blocks no other call, and uses memory for one page. One call examines at most SEARCH_SEEN_MAX jobs,
- * or SEARCH_BYTES_MAX of bodies if they are requested, however few of them match; its cursor is the position of the
+ * or SEARCH_BYTES_MAX of bodies and results if they are requested, however few of them match; its cursor is the position of the
  * next call.
  *
  * If a page has more matches than requested, it is listed again with a smaller limit, so that the cursor is right

@@ -11,7 +11,7 @@ enum { JOBS_MAX = 12000, PAGE_JOBS_MAX = 1000 };
 
 struct one {
     char id[24], error[24];
-    uint32_t body_bytes;
+    uint32_t body_bytes, result_bytes;
     bool is_gone;
 };
 
@@ -55,6 +55,7 @@ static const struct queue_ops fake_ops = {.submit = fake_submit};
 static void answer_page(struct fake *fake)
 {
     static struct queue_job jobs[PAGE_JOBS_MAX];
+    static struct queue_end ends[PAGE_JOBS_MAX];
     static const char body[1 << 20];
     char cursor[24];
     size_t count = 0, i = (size_t)atoi(fake->cursor);
@@ -67,11 +68,13 @@ static void answer_page(struct fake *fake)
         const struct one *one = &fake->jobs[i];
         if (one->is_gone)
             continue;
+        ends[count] = (struct queue_end){.result = slice_make(body, one->result_bytes)};
+        jobs[count].end = one->result_bytes ? &ends[count] : NULL;
         struct job *job = &jobs[count++].job;
         *job = (struct job){.id = slice_of(one->id), .error = slice_of(one->error)};
         if (fake->list.with_body)
             job->body = slice_make(body, one->body_bytes);
-        bytes += job->body.len;
+        bytes += job->body.len + one->result_bytes;
     }
     if (count > fake->longest_page)
         fake->longest_page = count;
@@ -217,6 +220,16 @@ CLAIM(bodies_are_looked_at_up_to_so_many_bytes)
     search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .with_body = true});
     assert_int_equal(fake->seen, SEARCH_BYTES_MAX >> 20);
     assert_string_equal(fake->next, "8");
+    free(fake);
+}
+
+CLAIM(results_are_read_up_to_the_same_number_of_bytes)
+{
+    struct fake *fake = fake_new(100);
+    for (size_t i = 0; i < fake->job_count; i++)
+        fake->jobs[i].result_bytes = 1 << 20;
+    search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .with_body = true});
+    assert_int_equal(fake->seen, SEARCH_BYTES_MAX >> 20);
     free(fake);
 }
 
