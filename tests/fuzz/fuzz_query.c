@@ -34,7 +34,7 @@ static void check_fields(const struct http_fields *fields)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const uint64_t allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC, OPTION_BIT(OPTION_COUNT) - 1,
+    static const http_options allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC, OPTION_BIT(OPTION_COUNT) - 1,
                                        0};
     static struct http_query query;
     struct http_request request = {0};
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct buffer scratch, meta;
     if (len == 0 || len > HTTP_LINE_BYTES_MAX)
         return 0;
-    uint64_t mask = allowed[bytes[0] & 3];
+    http_options mask = allowed[bytes[0] & 3];
     request.query = slice_make(bytes + 1, len - 1);
     buffer_init(&scratch, len);
     buffer_init(&meta, JOB_META_BYTES_MAX);

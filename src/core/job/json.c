@@ -627,6 +627,7 @@ static const struct job_member members[] = {
     {KEY("due_at"), TAKEN | SENT, JOB(due_ms), write_time},
     {KEY("lease_until"), TAKEN, JOB(lease_until_ms), write_time},
     {KEY("priority"), TAKEN | KEPT | SENT | LINES, JOB(priority), write_u16, read_priority},
+    {KEY("group"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(group), write_text, read_text},
     {KEY("lease_until"), KEPT, JOB(lease_until_ms), write_lease_until},
     {KEY("consumer"), KEPT | ENDED, JOB(consumer), write_text},
     {KEY("progress"), KEPT | ENDED, JOB(progress), write_text},
@@ -657,6 +658,110 @@ enum { MEMBERS = sizeof members / sizeof members[0] };
 #undef LINE
 #undef LINES
 #undef ENDED
+
+/* ---- flow: settings of topics and groups ---- */
+
+static void put_setting(struct buffer *out, const char *name, uint64_t number)
+{
+    if (!number)
+        return;
+    buffer_append_byte(out, ',');
+    json_write_key(out, name);
+    buffer_append_u64(out, number);
+}
+
+static void put_rate(struct buffer *out, const char *name, struct frequency rate)
+{
+    if (!rate.count)
+        return;
+    buffer_append_byte(out, ',');
+    json_write_key(out, name);
+    buffer_append_byte(out, '"');
+    frequency_emit(out, rate);
+    buffer_append_byte(out, '"');
+}
+
+void job_json_write_flow(struct buffer *out, const struct topic_flow *flow)
+{
+    put_setting(out, "limit", flow->topic.limit);
+    put_rate(out, "rate", flow->topic.rate);
+    put_setting(out, "burst", flow->topic.burst);
+    put_setting(out, "group_limit", flow->group.limit);
+    put_rate(out, "group_rate", flow->group.rate);
+    put_setting(out, "group_burst", flow->group.burst);
+    put_setting(out, "group_max_jobs", flow->group_max_jobs);
+    if (flow->group_order == FLOW_STRICT)
+        PUT(out, ",\"group_order\":\"strict\"");
+    if (flow->one_shard)
+        PUT(out, ",\"one_shard\":true");
+}
+
+void job_json_write_group(struct buffer *out, const struct group_settings *settings)
+{
+    put_setting(out, "weight", settings->weight);
+    put_setting(out, "limit", settings->limits.limit);
+    put_rate(out, "rate", settings->limits.rate);
+    put_setting(out, "burst", settings->limits.burst);
+    put_setting(out, "max_jobs", settings->max_jobs);
+    if (!settings->paused)
+        return;
+    PUT(out, ",\"paused\":true");
+    if (settings->paused_until_ms) {
+        PUT(out, ",\"paused_until\":");
+        json_write_time(out, settings->paused_until_ms);
+    }
+}
+
+static bool read_rate(struct json_value value, struct buffer *text, struct frequency *out)
+{
+    struct slice rate;
+    return job_json_read_text(value, text, &rate) && frequency_parse(rate, out);
+}
+
+/* Reads a number up to the limit of its row. */
+static bool read_setting(struct json_value value, enum job_limit_id limit, int64_t *out)
+{
+    return job_json_read_number(value, job_limits[limit].most, out) &&
+           *out >= job_limits[limit].least;
+}
+
+bool job_json_read_flow(struct slice key, struct json_value value, struct buffer *text,
+                        struct topic_flow *out, bool *is_good)
+{
+    const struct {
+        enum job_limit_id id;
+        uint32_t *into;
+    } rows[] = {{LIMIT_LIMIT, &out->topic.limit},
+                {LIMIT_BURST, &out->topic.burst},
+                {LIMIT_GROUP_LIMIT, &out->group.limit},
+                {LIMIT_GROUP_BURST, &out->group.burst}};
+    int64_t number = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!json_string_is(key, job_limits[rows[i].id].option))
+            continue;
+        *is_good = read_setting(value, rows[i].id, &number);
+        *rows[i].into = (uint32_t)number;
+        return true;
+    }
+    if (json_string_is(key, "rate")) {
+        *is_good = read_rate(value, text, &out->topic.rate);
+    } else if (json_string_is(key, "group_rate")) {
+        *is_good = read_rate(value, text, &out->group.rate);
+    } else if (json_string_is(key, "group_max_jobs")) {
+        *is_good = read_setting(value, LIMIT_GROUP_MAX_JOBS, &number);
+        out->group_max_jobs = (uint64_t)number;
+    } else if (json_string_is(key, "group_order")) {
+        bool is_strict = value.kind == JSON_STRING && json_string_is(value.raw, "strict");
+        out->group_order = is_strict ? FLOW_STRICT : FLOW_FREE;
+        *is_good = is_strict || (value.kind == JSON_STRING && json_string_is(value.raw, "free"));
+    } else if (json_string_is(key, "one_shard")) {
+        out->one_shard = value.kind == JSON_TRUE;
+        *is_good = value.kind == JSON_TRUE || value.kind == JSON_FALSE;
+    } else {
+        return false;
+    }
+    return true;
+}
 
 /* ---- writing ---- */
 

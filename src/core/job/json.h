@@ -35,6 +35,16 @@ void job_json_write_bytes(struct buffer *out, const char *key, struct slice type
 /* Appends `,"lease_for":…` and the other members of a policy that are set. */
 void job_json_write_policy(struct buffer *out, const struct policy *policy);
 
+/* Appends `,"limit":…` and the other members of the flow of a topic that are set. */
+void job_json_write_flow(struct buffer *out, const struct topic_flow *flow);
+
+/* Appends `,"weight":…` and the other settings of a group that are set. */
+void job_json_write_group(struct buffer *out, const struct group_settings *settings);
+
+/* Reads a member of the flow of a topic. Returns false if it is not one; sets *is_good if its value is valid. */
+bool job_json_read_flow(struct slice key, struct json_value value, struct buffer *text,
+                        struct topic_flow *out, bool *is_good);
+
 /* Appends a job of JOB_FORM_KEPT, a checked object, as JOB_FORM_EXPORTED, without its body and
  * without the final brace. Members that it does not have are left out. Returns false if the topic,
  * the id or the due is missing. */

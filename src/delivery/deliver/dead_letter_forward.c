@@ -124,6 +124,7 @@ static struct queue_push copy_of(const struct dead_letter_pass *pass, const stru
     return (struct queue_push){.is_own = true,
                                .topic = target_topic(pass),
                                .id = job->id,
+                               .group = job->group,
                                .content_type = job->content_type,
                                .meta = buffer_slice(meta),
                                .body = job->body,

@@ -47,6 +47,8 @@ void api_fields_answer(const struct http_fields *fields, struct queue_answer *an
         answer->lease_ms = fields->policy.lease_ms;
     if (http_fields_have(fields, OPTION_FINAL))
         answer->final = fields->final;
+    if (http_fields_have(fields, OPTION_HOLD))
+        answer->hold_ms = fields->hold_ms;
     if (http_fields_have(fields, OPTION_PROGRESS))
         answer->progress = fields->progress;
     if (http_fields_have(fields, OPTION_PRIORITY)) {
@@ -145,7 +147,7 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key, type = {0};
-    uint64_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    http_options allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     if (item.kind != JSON_OBJECT)
         return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
     while (json_next_member(item, &cursor, &key, &value)) {
@@ -194,7 +196,7 @@ static bool read_answers_body(struct answers_reading *reading)
     struct json_cursor cursor = {0};
     struct slice key, body = call->request->body;
     size_t error_at;
-    uint64_t allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    http_options allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     struct buffer *arena = &call->front->arena;
 
     buffer_clear(arena);
@@ -468,13 +470,14 @@ static void push_again(struct http_call *call)
     }
 
 const struct http_route api_answers_routes[] = {
-    ANSWER("/v1/ack", "ack", QUEUE_ACK, 0),
+    ANSWER("/v1/ack", "ack", QUEUE_ACK, OPTION_BIT(OPTION_HOLD)),
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
            OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |
-               OPTION_BIT(OPTION_PRIORITY)),
+               OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_HOLD)),
     ANSWER("/v1/extend", "extend", QUEUE_EXTEND,
            OPTION_BIT(OPTION_LEASE_FOR) | OPTION_BIT(OPTION_PROGRESS)),
-    ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
+    ANSWER("/v1/return", "return", QUEUE_RETURN,
+           OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_HOLD)),
     {.method = HTTP_METHOD_POST,
      .pattern = "/v1/again",
      .name = "again",

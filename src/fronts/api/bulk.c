@@ -140,7 +140,7 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
                                                               : QUEUE_PRIORITY_UNSET,
         .request = fields->request,
     };
-    static const uint64_t moves =
+    static const http_options moves =
         OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY);
     return out->verb != QUEUE_RESCHEDULE || (fields->set & moves) ||
            http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,

@@ -33,7 +33,7 @@ static void purge(struct http_call *call)
 
 static void redrive(struct http_call *call)
 {
-    static const uint64_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
+    static const http_options filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
     if (api_bulk_is_named(call->request->body)) {
         api_bulk_redrive(call);

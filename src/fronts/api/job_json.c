@@ -78,6 +78,20 @@ static void write_outcome(struct buffer *out, const struct queue_job *job)
     buffer_append_byte(out, '}');
 }
 
+/* Writes a ready job with the reason for which it is not delivered. */
+static void write_held(struct buffer *out, const struct queue_job *job, enum job_form_body form)
+{
+    job_json_write(out, &job->job, (struct slice){0}, JOB_FORM_KEPT, JOB_BODY_NONE);
+    out->len -= !out->failed; /* the brace */
+    PUT(out, ",\"held_by\":\"");
+    buffer_append_text(out, flow_held_name(job->held_by));
+    buffer_append_byte(out, '"');
+    if (job->held_until_ms)
+        write_time(out, "held_until", job->held_until_ms);
+    job_json_write_bytes(out, "body", job->job.content_type, job->job.body, form);
+    buffer_append_byte(out, '}');
+}
+
 void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view)
 {
     if (__builtin_expect(view == API_VIEW_OUTCOME, 0)) {
@@ -90,6 +104,8 @@ void api_job_write(struct buffer *out, const struct queue_job *job, enum api_vie
     enum job_form_body form = is_exact ? JOB_BODY_EXACT : is_bare ? JOB_BODY_NONE : JOB_BODY_SHOWN;
     if (__builtin_expect(job->end != NULL, 0))
         write_ended(out, job, form, view == API_VIEW_RESULT ? JOB_BODY_SHOWN : form);
+    else if (__builtin_expect(job->held_by != FLOW_NOT_HELD, 0))
+        write_held(out, job, form);
     else
         job_json_write(out, &job->job, job->lease, is_taken ? JOB_FORM_TAKEN : JOB_FORM_KEPT, form);
 }

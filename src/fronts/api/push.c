@@ -41,6 +41,7 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push)
     push->policy = fields->policy;
     push->once = fields->once;
     push->once_for_ms = fields->once_for_ms;
+    push->group = fields->group;
     push->has_keep_finished = http_fields_have(fields, OPTION_KEEP_FINISHED);
     push->keep_finished_ms = fields->keep_finished_ms;
     push->past = (struct queue_past){.attempt = fields->attempt,

@@ -18,6 +18,7 @@ extern const struct http_route api_endpoints_routes[];
 extern const struct http_route api_dead_errors_routes[];
 extern const struct http_route api_consumers_routes[];
 extern const struct http_route api_topics_routes[];
+extern const struct http_route api_groups_routes[];
 extern const struct http_route api_dead_routes[];
 extern const struct http_route api_system_routes[];
 extern const struct http_route api_clock_routes[];

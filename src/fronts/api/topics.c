@@ -1,5 +1,6 @@
 #include "api/topics.h"
 
+#include "api/groups.h"
 #include "api/json_shape.h"
 #include "api/routes.h"
 #include "base/duration.h"
@@ -201,6 +202,7 @@ void api_settings_write(struct buffer *out, const struct topic_settings *setting
         frequency_emit(out, settings->push_rate);
         buffer_append_byte(out, '"');
     }
+    job_json_write_flow(out, &settings->flow);
     if (extension.len > 2) { /* append its members without the braces */
         buffer_append_byte(out, ',');
         buffer_append(out, extension.at + 1, extension.len - 2);
@@ -258,6 +260,13 @@ void api_fields_settings(const struct http_fields *fields, struct topic_settings
         .keep_body = fields->keep_body,
         .max_jobs = (uint64_t)fields->max_jobs,
         .push_rate = fields->push_rate,
+        .flow = {.topic = api_fields_limits(fields),
+                 .group = {.limit = (uint32_t)fields->group_limit,
+                           .rate = fields->group_rate,
+                           .burst = (uint32_t)fields->group_burst},
+                 .group_max_jobs = (uint64_t)fields->group_max_jobs,
+                 .group_order = fields->is_strict ? FLOW_STRICT : FLOW_FREE,
+                 .one_shard = fields->one_shard},
     };
 }
 
@@ -278,13 +287,19 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
 
 static void write_topic(struct buffer *out, const struct queue_topic *topic)
 {
-    static const char *const states[] = {"delayed", "retrying", "ready",
-                                         "leased",  "dead",     "finished"};
+    const char *states[] = {"delayed", "retrying", "ready", "leased", "dead", NULL, NULL};
+    uint64_t jobs[] = {topic->counts.delayed,
+                       topic->counts.retrying,
+                       topic->counts.ready,
+                       topic->counts.leased,
+                       topic->counts.dead,
+                       0,
+                       0};
+    size_t count = 5;
     static const char *const sums[] = {"pushed",    "acked",  "cancelled",   "expired", "replaced",
                                        "delivered", "nacked", "lease_ended", "died",    "redriven"};
     const struct queue_counts *counts = &topic->counts;
     const struct topic_totals *totals = &topic->totals;
-    bool keeps = counts->finished || topic->settings.keep_finished_ms; /* else without `finished` */
 
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
@@ -294,10 +309,16 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
         json_write_time(out, topic->paused_until_ms);
     else
         buffer_append_text(out, "null");
-    write_numbers(out, "counts", states,
-                  (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
-                                     counts->leased, counts->dead, counts->finished},
-                  sizeof states / sizeof states[0] - !keeps);
+    if (counts->finished || topic->settings.keep_finished_ms) {
+        states[count] = "finished";
+        jobs[count++] = counts->finished;
+    }
+    if (counts->held) { /* a part of the ready jobs */
+        states[count] = "held";
+        jobs[count++] = counts->held;
+    }
+    write_numbers(out, "counts", states, jobs, count);
+
     buffer_append_text(out, ",\"dead_bytes\":");
     buffer_append_u64(out, counts->dead_bytes);
     write_numbers(out, "totals", sums,
@@ -451,6 +472,8 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
     if (settings->history_ms && !http_keeps_history(exchange))
         return;
     if (settings->keep_finished_ms && !http_keeps_finished(exchange))
+        return;
+    if (topic_flow_is_set(&settings->flow) && !api_flow_check(exchange, &settings->flow))
         return;
     if (settings->dedup_window_ms && !queue_topic_may_remember(topic)) {
         http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,

@@ -108,9 +108,13 @@ void encode_job(struct buffer *out, const struct queue_job *taken, bool with_bod
     wire_time(out, 8, job->due_ms);
     wire_time(out, 9, job->lease_until_ms);
     wire_u64(out, 10, job->priority);
+    wire_text(out, 11, job->group);
     write_meta(out, job->meta);
-    if (!taken->lease.len)
-        write_kept(out, job);
+    if (taken->lease.len)
+        return;
+    write_kept(out, job);
+    wire_text(out, 29, slice_of(flow_held_name(taken->held_by)));
+    wire_time(out, 30, taken->held_until_ms);
 }
 
 /* ---- results ---- */
@@ -180,10 +184,32 @@ static uint64_t conflict_of(enum record_conflict conflict)
     return (size_t)conflict < sizeof numbers ? numbers[conflict] : 0;
 }
 
+static void write_rate(struct buffer *out, uint32_t field, struct frequency rate)
+{
+    struct buffer text;
+    buffer_init(&text, 64);
+    if (rate.count)
+        frequency_emit(&text, rate);
+    wire_text(out, field, buffer_slice(&text));
+    buffer_fini(&text);
+}
+
+static void write_flow(struct buffer *out, const struct topic_flow *flow)
+{
+    wire_u64(out, 13, flow->topic.limit);
+    write_rate(out, 14, flow->topic.rate);
+    wire_u64(out, 15, flow->topic.burst);
+    wire_u64(out, 16, flow->group.limit);
+    write_rate(out, 17, flow->group.rate);
+    wire_u64(out, 18, flow->group.burst);
+    wire_u64(out, 19, flow->group_max_jobs);
+    wire_text(out, 20, slice_of(flow->group_order == FLOW_STRICT ? "strict" : ""));
+    wire_flag(out, 21, flow->one_shard);
+}
+
 static void write_settings(struct buffer *out, uint32_t field,
                            const struct topic_settings *settings)
 {
-    struct buffer rate;
     size_t begin = wire_begin(out, field, 100);
     if (settings->has_priority)
         write_priority(out, 1, (uint64_t)settings->priority);
@@ -196,12 +222,9 @@ static void write_settings(struct buffer *out, uint32_t field,
     wire_duration(out, 8, settings->history_ms);
     wire_flag(out, 9, settings->dead_letter_expired);
     wire_u64(out, 10, settings->max_jobs);
-    buffer_init(&rate, 64);
-    if (settings->push_rate.count)
-        frequency_emit(&rate, settings->push_rate);
-    wire_text(out, 11, buffer_slice(&rate));
-    buffer_fini(&rate);
+    write_rate(out, 11, settings->push_rate);
     wire_unsafe_text(out, 12, settings->extension);
+    write_flow(out, &settings->flow);
     wire_end(out, begin);
 }
 

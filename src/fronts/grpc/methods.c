@@ -49,7 +49,8 @@ static bool read_options(const Tarry__V1__PushRequest *push, struct fields *fiel
            fields_duration(fields, OPTION_LEASE_FOR, push->lease_for) &&
            fields_attempts(fields, push->max_attempts) &&
            fields_text(fields, OPTION_BACKOFF, push->backoff) &&
-           fields_text(fields, OPTION_CALLBACK, push->callback);
+           fields_text(fields, OPTION_CALLBACK, push->callback) &&
+           fields_text(fields, OPTION_GROUP, push->group);
 }
 
 /* Reads a job. Its metas go to `meta`, which is empty before. */
@@ -64,9 +65,6 @@ static bool read_job(const struct http_hooks *hooks, const Tarry__V1__PushReques
         .content_type = slice_of(job->content_type),
         .body = slice_make(job->body.data, job->body.len),
     };
-    if (*job->group)
-        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
-                              "this server has no groups: leave 'group' out");
     if (!out->topic.len)
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
     if (!read_options(job, &fields) || !http_fields_check(&options, fault) ||
@@ -380,6 +378,20 @@ static bool read_pause(struct request *request, const void *message)
     return fields_duration(&request->fields, OPTION_FOR, pause->duration);
 }
 
+/* Reads the limits and rates of a topic and its groups. */
+static bool read_flow(struct fields *fields, const Tarry__V1__Settings *settings)
+{
+    return fields_number(fields, OPTION_FLOW_LIMIT, settings->limit) &&
+           fields_text(fields, OPTION_RATE, settings->rate) &&
+           fields_number(fields, OPTION_BURST, settings->burst) &&
+           fields_number(fields, OPTION_GROUP_LIMIT, settings->group_limit) &&
+           fields_text(fields, OPTION_GROUP_RATE, settings->group_rate) &&
+           fields_number(fields, OPTION_GROUP_BURST, settings->group_burst) &&
+           fields_number(fields, OPTION_GROUP_MAX_JOBS, settings->group_max_jobs) &&
+           fields_text(fields, OPTION_GROUP_ORDER, settings->group_order) &&
+           fields_flag(fields, OPTION_ONE_SHARD, settings->one_shard);
+}
+
 static bool read_put_topic(struct request *request, const void *message)
 {
     const Tarry__V1__PutTopicRequest *put = message;
@@ -399,7 +411,8 @@ static bool read_put_topic(struct request *request, const void *message)
            fields_duration(fields, OPTION_HISTORY, settings->history) &&
            fields_flag(fields, OPTION_DEAD_LETTER_EXPIRED, settings->dead_letter_expired) &&
            fields_number(fields, OPTION_MAX_JOBS, settings->max_jobs) &&
-           fields_text(fields, OPTION_PUSH_RATE, settings->push_rate);
+           fields_text(fields, OPTION_PUSH_RATE, settings->push_rate) &&
+           read_flow(fields, settings);
 }
 
 static bool read_list_topics(struct request *request, const void *message)

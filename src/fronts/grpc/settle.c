@@ -19,6 +19,8 @@ bool settle_read(const Tarry__V1__AnswerRequest *answer, enum queue_verb verb,
            settle_lacks(answer->lease_for && verb != QUEUE_EXTEND, "lease_for", fault) &&
            settle_lacks(answer->at && !is_again, "at", fault) &&
            settle_lacks(answer->body && !is_again, "body", fault) &&
+           settle_lacks(answer->hold && (is_again || verb == QUEUE_EXTEND), "hold", fault) &&
+           fields_duration(fields, OPTION_HOLD, answer->hold) &&
            fields_duration(fields, OPTION_DELAY, answer->delay) &&
            fields_text(fields, OPTION_ERROR, answer->error) &&
            fields_flag(fields, OPTION_FINAL, answer->final) &&

@@ -28,10 +28,15 @@ enum option_kind {
     KIND_MOMENT, /* int64_t ms, or the next event */
     KIND_IDLE,
     KIND_ORDER, /* bool: by priority */
+    KIND_GROUPS_ORDER,
+    KIND_GROUP_ORDER, /* bool: strict */
+    KIND_GROUP,
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
 };
+
+#define FREQUENCY_VALUES "a number per second, minute or hour, such as 100/s, 90/m or 1/h"
 
 static const struct option {
     const char *name;
@@ -133,7 +138,7 @@ static const struct option {
     [OPTION_REQUEST] = {NAME("request"), KIND_FLAG, INTO(request), 0, 0, "true or false"},
     [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), .limit = LIMIT_MAX_JOBS},
     [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
-                          "a number per second, minute or hour, such as 100/s, 90/m or 1/h"},
+                          FREQUENCY_VALUES},
     [OPTION_META] = {NAME("meta"), KIND_META, INTO(meta), 2, 64 + 1 + 1024,
                      "NAME:VALUE or only NAME:, with a name of a-z, 0-9 and '-'",
                      .has_blanks = true},
@@ -153,6 +158,31 @@ static const struct option {
     [OPTION_WAIT_IDLE] = {NAME("wait"), KIND_IDLE, INTO(wait_idle), 0, 0, "idle"},
     [OPTION_TIMEOUT] = {NAME("timeout"), KIND_DURATION, INTO(timeout_ms), 1, HTTP_IDLE_MS_MAX,
                         "a duration up to 10m"},
+    [OPTION_GROUP] = {NAME("group"), KIND_GROUP, INTO(group), 1, JOB_GROUP_BYTES_MAX,
+                      "1 to 64 printable ASCII characters without blanks"},
+    [OPTION_HOLD] = {NAME("hold"), KIND_DURATION, INTO(hold_ms), .limit = LIMIT_HOLD},
+    [OPTION_GROUPS_ORDER] = {NAME("order"), KIND_GROUPS_ORDER, INTO(groups_order), 0, 0,
+                             "name, ready, leased or held"},
+    [OPTION_FLOW_LIMIT] = {NAME("limit"), KIND_NUMBER, INTO(flow_limit), .limit = LIMIT_LIMIT},
+    [OPTION_RATE] = {NAME("rate"), KIND_FREQUENCY, INTO(rate), 0, 0, FREQUENCY_VALUES},
+    [OPTION_BURST] = {NAME("burst"), KIND_NUMBER, INTO(burst), .limit = LIMIT_BURST},
+    [OPTION_GROUP_LIMIT] = {NAME("group_limit"), KIND_NUMBER, INTO(group_limit),
+                            .limit = LIMIT_GROUP_LIMIT},
+    [OPTION_GROUP_RATE] = {NAME("group_rate"), KIND_FREQUENCY, INTO(group_rate), 0, 0,
+                           FREQUENCY_VALUES},
+    [OPTION_GROUP_BURST] = {NAME("group_burst"), KIND_NUMBER, INTO(group_burst),
+                            .limit = LIMIT_GROUP_BURST},
+    [OPTION_GROUP_MAX_JOBS] = {NAME("group_max_jobs"), KIND_NUMBER, INTO(group_max_jobs),
+                               .limit = LIMIT_GROUP_MAX_JOBS},
+    [OPTION_GROUP_ORDER] = {NAME("group_order"), KIND_GROUP_ORDER, INTO(is_strict), 0, 0,
+                            "free or strict"},
+    [OPTION_ONE_SHARD] = {NAME("one_shard"), KIND_FLAG, INTO(one_shard), 0, 0, "true or false"},
+    [OPTION_WEIGHT] = {NAME("weight"), KIND_NUMBER, INTO(weight), .limit = LIMIT_WEIGHT},
+    [OPTION_PAUSED] = {NAME("paused"), KIND_FLAG, INTO(paused), 0, 0, "true or false"},
+    [OPTION_PAUSED_UNTIL] = {NAME("paused_until"), KIND_TIME, INTO(paused_until_ms), 1,
+                             JOB_AT_MS_MAX,
+                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
+                             "1970"},
     [OPTION_AUTO] = {NAME("auto"), KIND_FLAG, INTO(is_auto), 0, 0, "true or false"},
 #undef INTO
 #undef NAME
@@ -166,20 +196,23 @@ static struct job_limit range_of(const struct option *option)
                : (struct job_limit){option->name, option->min, option->max, option->values};
 }
 
-/* Returns the option of that name. `allowed` distinguishes the two options named `wait`: of a take,
- * and of the test clock. */
-static const struct option *find_option(uint64_t allowed, struct slice name)
+/* Returns the option of that name. Several have the name `wait`, `limit` or `order`, at most one of them in each call. */
+static const struct option *find_option(http_options allowed, struct slice name)
 {
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        if (options[i].name_len == name.len && options[i].name[0] == name.at[0] &&
-            memcmp(options[i].name, name.at, name.len) == 0)
-            return i == OPTION_WAIT && allowed & OPTION_BIT(OPTION_WAIT_IDLE)
-                       ? &options[OPTION_WAIT_IDLE]
-                       : &options[i];
-    return NULL;
+    const struct option *first = NULL;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (options[i].name_len != name.len || options[i].name[0] != name.at[0] ||
+            memcmp(options[i].name, name.at, name.len) != 0)
+            continue;
+        if (allowed & OPTION_BIT(i))
+            return &options[i];
+        if (!first)
+            first = &options[i];
+    }
+    return first;
 }
 
-bool http_option_is_allowed(uint64_t allowed, struct slice name)
+bool http_option_is_allowed(http_options allowed, struct slice name)
 {
     const struct option *option = find_option(allowed, name);
     return option && allowed & OPTION_BIT(option - options);
@@ -193,8 +226,8 @@ const char *http_option_values(const char *name)
 
 /* Refuses an unknown option. `beside` lists other members of the JSON object that are not options,
  * or is NULL. */
-static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, struct slice name,
-                                  struct http_fault *fault)
+static bool refuse_unknown_option(http_options allowed, const char *const *beside,
+                                  struct slice name, struct http_fault *fault)
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
     size_t count = 0, len = 0;
@@ -292,6 +325,21 @@ static bool parse_view(struct slice value, enum http_live_view *out)
     return true;
 }
 
+static bool parse_groups_order(struct slice value, enum queue_groups_order *out)
+{
+    static const char *const names[] = {[QUEUE_GROUPS_BY_NAME] = "name",
+                                        [QUEUE_GROUPS_BY_READY] = "ready",
+                                        [QUEUE_GROUPS_BY_LEASED] = "leased",
+                                        [QUEUE_GROUPS_HELD] = "held"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (slice_is(value, names[i])) {
+            *out = (enum queue_groups_order)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool parse_number(struct slice value, const struct job_limit *range, int64_t *out)
 {
     uint64_t number;
@@ -363,6 +411,14 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_ORDER:
         *(bool *)into = slice_is(value, "priority");
         return *(bool *)into || slice_is(value, "named");
+    case KIND_GROUPS_ORDER:
+        return parse_groups_order(value, into);
+    case KIND_GROUP_ORDER:
+        *(bool *)into = slice_is(value, "strict");
+        return *(bool *)into || slice_is(value, "free");
+    case KIND_GROUP:
+        *(struct slice *)into = value;
+        return flow_group_is_valid(value);
     case KIND_CONSUMER:
         *(struct slice *)into = value;
         return job_consumer_is_valid(value);
@@ -395,7 +451,7 @@ static bool add_repeated(const struct option *option, struct http_query *values,
 static bool set_option(const struct option *option, struct http_fields *fields,
                        struct http_query *values, struct slice value, struct http_fault *fault)
 {
-    uint64_t bit = OPTION_BIT(option - options);
+    http_options bit = OPTION_BIT(option - options);
     bool repeats = option->kind >= KIND_TOPICS;
     if ((fields->set & bit) && !repeats)
         return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once",
@@ -409,7 +465,7 @@ static bool set_option(const struct option *option, struct http_fields *fields,
 }
 
 static bool set_named_option(struct http_fields *fields, struct http_query *values,
-                             uint64_t allowed, struct slice name, struct slice value,
+                             http_options allowed, struct slice name, struct slice value,
                              struct http_fault *fault)
 {
     const struct option *option = find_option(allowed, name);
@@ -428,13 +484,15 @@ bool http_option_set(struct http_fields *fields, enum http_option_id id, struct 
 /* Returns whether a JSON value of this kind is allowed for the option; a text must be a string. */
 static bool option_takes(const struct option *option, enum json_kind kind)
 {
-    if (option->kind == KIND_TEXT || option->kind == KIND_META || option->kind == KIND_CONSUMER)
+    if (option->kind == KIND_TEXT || option->kind == KIND_META || option->kind == KIND_CONSUMER ||
+        option->kind == KIND_GROUP)
         return kind == JSON_STRING;
     return kind != JSON_ARRAY && kind != JSON_OBJECT && kind != JSON_NULL;
 }
 
-bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,
-                            struct slice raw_key, struct json_value value, struct buffer *scratch,
+bool http_option_set_member(struct http_fields *fields, http_options allowed,
+                            const char *const *beside, struct slice raw_key,
+                            struct json_value value, struct buffer *scratch,
                             struct http_fault *fault)
 {
     struct slice name, text = value.raw;
@@ -454,7 +512,7 @@ bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const 
     return set_option(option, fields, NULL, text, fault);
 }
 
-bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,
+bool http_query_refuse_body(struct slice body, http_options allowed, struct buffer *scratch,
                             struct http_fault *fault)
 {
     struct json_value object, value;
@@ -547,7 +605,7 @@ static bool decode_value(const struct option *option, struct slice text, struct 
     return decode_text(text, has_plus && option->has_blanks, scratch, out, fault);
 }
 
-static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *out,
+static bool parse_pair(struct slice pair, http_options allowed, struct http_query *out,
                        struct buffer *scratch, struct http_fault *fault)
 {
     const char *equals = memchr(pair.at, '=', pair.len);
@@ -562,7 +620,7 @@ static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *o
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }
 
-static bool parse_text(struct slice query, uint64_t allowed, struct http_query *out,
+static bool parse_text(struct slice query, http_options allowed, struct http_query *out,
                        struct buffer *scratch, struct http_fault *fault)
 {
     while (query.len) {
@@ -598,7 +656,7 @@ static bool add_header_meta(struct http_query *out, struct slice name, struct sl
     return http_meta_add(out->meta, name, value, fault);
 }
 
-static bool parse_headers(const struct http_request *request, uint64_t allowed,
+static bool parse_headers(const struct http_request *request, http_options allowed,
                           struct http_query *out, struct http_fault *fault)
 {
     static const size_t prefix = sizeof "tarry-" - 1, meta_prefix = sizeof "meta-" - 1;
@@ -623,8 +681,8 @@ static bool parse_headers(const struct http_request *request, uint64_t allowed,
     return true;
 }
 
-bool http_query_parse(const struct http_request *request, uint64_t allowed, struct http_query *out,
-                      struct buffer *scratch, struct http_fault *fault)
+bool http_query_parse(const struct http_request *request, http_options allowed,
+                      struct http_query *out, struct buffer *scratch, struct http_fault *fault)
 {
     out->fields = (struct http_fields){0};
     out->topic_count = out->lease_count = 0;

@@ -78,13 +78,30 @@ enum http_option_id {
     OPTION_KEEP_BODY,
     OPTION_PROGRESS,
     OPTION_UNTIL,
+    OPTION_GROUP,
+    OPTION_HOLD,
+    OPTION_GROUPS_ORDER,
+    OPTION_FLOW_LIMIT,
+    OPTION_RATE,
+    OPTION_BURST,
+    OPTION_GROUP_LIMIT,
+    OPTION_GROUP_RATE,
+    OPTION_GROUP_BURST,
+    OPTION_GROUP_MAX_JOBS,
+    OPTION_GROUP_ORDER,
+    OPTION_ONE_SHARD,
+    OPTION_WEIGHT,
+    OPTION_PAUSED,
+    OPTION_PAUSED_UNTIL,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
-enum { OPTION_FOREIGN = 63 };
-_Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64 bits");
+enum { OPTION_FOREIGN = 127 };
+_Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 128 bits");
 
-#define OPTION_BIT(ID) (UINT64_C(1) << (ID))
+/* A set of options. */
+typedef unsigned __int128 http_options;
+#define OPTION_BIT(ID) ((http_options)1 << (ID))
 #define OPTIONS_POLICY                                                                             \
     (OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_LEASE_FOR) |         \
      OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
@@ -92,16 +109,25 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
 #define OPTIONS_PUSH                                                                               \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
      OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR) |         \
-     OPTION_BIT(OPTION_KEEP_FINISHED))
+     OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_GROUP))
 /* Options of an item of a batch, which may contain its history on another server. */
 #define OPTIONS_ITEM                                                                               \
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
      OPTION_BIT(OPTION_ERROR))
+#define OPTIONS_LIMITS                                                                             \
+    (OPTION_BIT(OPTION_FLOW_LIMIT) | OPTION_BIT(OPTION_RATE) | OPTION_BIT(OPTION_BURST))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
      OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY) |     \
      OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_KEEP_FINISHED_MAX) |                     \
-     OPTION_BIT(OPTION_KEEP_FINISHED_BYTES) | OPTION_BIT(OPTION_KEEP_BODY))
+     OPTION_BIT(OPTION_KEEP_FINISHED_BYTES) | OPTION_BIT(OPTION_KEEP_BODY) | OPTIONS_LIMITS |      \
+     OPTION_BIT(OPTION_GROUP_LIMIT) | OPTION_BIT(OPTION_GROUP_RATE) |                              \
+     OPTION_BIT(OPTION_GROUP_BURST) | OPTION_BIT(OPTION_GROUP_MAX_JOBS) |                          \
+     OPTION_BIT(OPTION_GROUP_ORDER) | OPTION_BIT(OPTION_ONE_SHARD))
+/* Options of the settings of one group. */
+#define OPTIONS_GROUP                                                                              \
+    (OPTIONS_LIMITS | OPTION_BIT(OPTION_WEIGHT) | OPTION_BIT(OPTION_MAX_JOBS) |                    \
+     OPTION_BIT(OPTION_PAUSED) | OPTION_BIT(OPTION_PAUSED_UNTIL))
 /* Options that select dead jobs for a purge or a redrive. */
 #define OPTIONS_FILTER                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
@@ -134,25 +160,28 @@ enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER 
 
 /* The options given; zeroed if not given, as `set` shows. */
 struct http_fields {
-    uint64_t set; /* OPTION_BIT of each option given */
+    http_options set; /* OPTION_BIT of each option given */
     int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
-        died_before_ms, once_for_ms, due_after_ms, due_before_ms, keep_finished_ms;
+        died_before_ms, once_for_ms, due_after_ms, due_before_ms, keep_finished_ms, hold_ms,
+        paused_until_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs, keep_finished_max, keep_finished_bytes;
     int64_t by_ms, to_ms, timeout_ms; /* to_ms INT64_MAX: to the next event */
     int64_t from_ms, pace_ms, n;
-    struct frequency push_rate;
+    int64_t flow_limit, burst, group_limit, group_burst, group_max_jobs, weight;
+    struct frequency push_rate, rate, group_rate;
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;
     uint32_t events; /* one bit per kind */
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore,
-        prune, keep_body;
+        prune, keep_body, one_shard, paused, is_strict;
+    enum queue_groups_order groups_order;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner,
-        progress, until;
+        progress, until, group;
 };
 
 struct http_query {
@@ -168,8 +197,9 @@ struct http_query {
  * suggestion in an error message (at most HTTP_MEMBERS_BESIDE_MAX, terminated by NULL; or NULL).
  * Unescapes into `scratch`. */
 enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
-bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,
-                            struct slice raw_key, struct json_value value, struct buffer *scratch,
+bool http_option_set_member(struct http_fields *fields, http_options allowed,
+                            const char *const *beside, struct slice raw_key,
+                            struct json_value value, struct buffer *scratch,
                             struct http_fault *fault);
 
 /* Sets an option of another format from its text, which must outlive `fields` as far as they hold text. */
@@ -177,17 +207,17 @@ bool http_option_set(struct http_fields *fields, enum http_option_id id, struct 
                      struct http_fault *fault);
 
 /* Returns whether `allowed` holds an option of this name. */
-bool http_option_is_allowed(uint64_t allowed, struct slice name);
+bool http_option_is_allowed(http_options allowed, struct slice name);
 
 /* Refuses a body of a call without one, since options in it would be ignored silently. Returns true
  * if the body is an empty object. */
-bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,
+bool http_query_refuse_body(struct slice body, http_options allowed, struct buffer *scratch,
                             struct http_fault *fault);
 
 /* Reads all options of a request. Empties `out` first, except `meta`. Decoded text goes to
  * `scratch`, which must outlive `out` and have room for the length of the query. */
-bool http_query_parse(const struct http_request *request, uint64_t allowed, struct http_query *out,
-                      struct buffer *scratch, struct http_fault *fault);
+bool http_query_parse(const struct http_request *request, http_options allowed,
+                      struct http_query *out, struct buffer *scratch, struct http_fault *fault);
 
 /* Checks the `error` of a search or a sweep: an empty one would match any job. */
 bool http_error_filter_check(const struct http_fields *fields, struct http_fault *fault);

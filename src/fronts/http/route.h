@@ -73,7 +73,7 @@ struct http_route {
     enum http_topics topics;
     enum http_body_kind body;
     enum http_answer_kind answer;
-    uint64_t options; /* OPTION_BIT of each option */
+    http_options options; /* OPTION_BIT of each option */
     bool takes_meta;
     bool takes_frames;   /* the handler runs before the body arrives (http2_call.h) */
     uint8_t head_bytes;  /* of the pattern before its first word; set by http_shared_add_part */

@@ -10,6 +10,7 @@ enum {
     DEAD_BYTES,
     PAUSED,
     OLDEST_READY,
+    HELD,
     PUSHED,
     ACKED,
     CANCELLED,
@@ -157,6 +158,10 @@ static void write_topic(struct metric_page *page, uint32_t which, struct slice n
     case OLDEST_READY:
         metric_sample_time(page, METRIC_LABELS(name), age_ms > 0 ? age_ms : 0, 1000);
         return;
+    case HELD:
+        if (topic->counts.held)
+            metric_sample(page, METRIC_LABELS(name), topic->counts.held);
+        return;
     default:
         metric_sample(
             page, METRIC_LABELS(name),
@@ -221,6 +226,15 @@ const struct metric monitor_topic_metrics[] = {
                           "The only figure for a topic without consumers, because lateness counts "
                           "only delivered jobs. Rises with the clock: runbook page *stuck*.",
                       HAS_TOPICS},
+    [HELD] = {.name = "tarry_held",
+              .type = PROMETHEUS_GAUGE,
+              .labels = {"topic"},
+              .help = "Ready jobs that a limit, a rate, a paused group or a hold keeps from "
+                      "delivery.",
+              .meaning = "A part of the state `ready`. Grows: more jobs fall due than the limits "
+                         "of the topic or its groups let through; `tarry groups TOPIC` shows "
+                         "which.",
+              .when = "for topics with held jobs"},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},

@@ -13,6 +13,7 @@ void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figur
     sum->counts.leased += more->counts.leased;
     sum->counts.dead += more->counts.dead;
     sum->counts.dead_bytes += more->counts.dead_bytes;
+    sum->counts.held += more->counts.held;
     for (size_t i = 0; i < MONITOR_RATES; i++)
         sum->rates[i] += more->rates[i];
     if (more->oldest_ready_due_ms &&

@@ -231,7 +231,8 @@ static void evaluate_topic(struct monitor_status *status, const struct monitor_s
         counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
     status->topics++;
     status->jobs += jobs;
-    if (counts->ready && topic->figures.oldest_ready_due_ms)
+    /* Held jobs wait for a limit, not for a worker. */
+    if (counts->ready > counts->held && topic->figures.oldest_ready_due_ms)
         evaluate_ready(status, input, topic);
     if (topic->max_jobs && jobs >= topic->max_jobs)
         found(status, ROW_TOPIC_FULL, topic, (int64_t)jobs);

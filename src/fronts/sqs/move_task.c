@@ -30,7 +30,7 @@ enum message_state {
 struct message {
     enum message_state state;
     bool has_other_id; /* its copy has a different id */
-    struct slice id, to, content_type, meta, body, lease;
+    struct slice id, to, group, content_type, meta, body, lease;
     uint64_t delivery;
     uint64_t content; /* hash of the source's job with its id, after a crash */
     uint16_t priority;
@@ -371,6 +371,7 @@ static bool copy_push(struct sqs_move_task *task, struct message *message, struc
     *out = (struct queue_push){.topic = message->to,
                                .is_own = true,
                                .id = copy_id(task, message, id),
+                               .group = message->group,
                                .content_type = message->content_type,
                                .body = message->body,
                                .when = {QUEUE_DUE_DELAY, POLICY_DELAY_MS_MAX},
@@ -449,8 +450,8 @@ static bool messages_copy(struct sqs_move_task *task, const struct queue_reply *
     size_t bytes = 1;
     for (size_t i = 0; i < reply->job_count; i++) {
         const struct job *job = &reply->jobs[i].job;
-        bytes += job->id.len + job->content_type.len + job->meta.len + job->body.len +
-                 reply->jobs[i].lease.len;
+        bytes += job->id.len + job->group.len + job->content_type.len + job->meta.len +
+                 job->body.len + reply->jobs[i].lease.len;
     }
     buffer_fini(&task->text);
     buffer_init(&task->text, bytes);
@@ -463,6 +464,7 @@ static bool messages_copy(struct sqs_move_task *task, const struct queue_reply *
         struct message *message = &task->messages[i];
         *message = (struct message){.state = MESSAGE_TAKEN,
                                     .id = buffer_append_copy(text, job->id),
+                                    .group = buffer_append_copy(text, job->group),
                                     .content_type = buffer_append_copy(text, job->content_type),
                                     .meta = buffer_append_copy(text, job->meta),
                                     .body = buffer_append_copy(text, job->body),

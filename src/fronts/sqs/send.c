@@ -1,4 +1,5 @@
 /* send: creates jobs from messages, single or in a batch. */
+#include "base/hash.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "sqs/message.h"
@@ -67,6 +68,24 @@ static bool read_group(struct json_value entry, struct buffer *text, struct slic
                                  "characters. 1 to 128 in length.");
 }
 
+/* Returns the group of the job for a group of SQS, which may be longer: then its beginning and a hash, in `text`. Empty if
+ * the store has no groups: the message only keeps its attribute. */
+static struct slice job_group(const struct queue *queue, struct slice group, struct buffer *text)
+{
+    enum { HEAD_BYTES = 47 };
+    struct queue_info info = {0};
+    size_t start = text->len;
+    if (group.len)
+        queue_info((struct queue *)(uintptr_t)queue, &info);
+    if (!info.groups)
+        return (struct slice){0};
+    if (group.len <= JOB_GROUP_BYTES_MAX)
+        return group;
+    buffer_append(text, group.at, HEAD_BYTES);
+    buffer_append_format(text, "~%016" PRIx64, hash_64(group.at, group.len));
+    return slice_make(text->at + start, text->len - start);
+}
+
 static bool read_body(struct json_value entry, int64_t bytes_max, struct sending *sending,
                       struct slice *out, struct sqs_error *error)
 {
@@ -116,6 +135,7 @@ static bool read_message(const struct sqs_request *request, struct json_value en
         return sqs_error_set(error, SQS_BAD_VALUE,
                              "Value for parameter MessageDeduplicationId is invalid. Reason: The "
                              "request include parameter that is not valid for this queue type.");
+    push->group = job_group(request->exchange->front->queue, group, &sending->bodies);
     buffer_init(meta, JOB_META_BYTES_MAX);
     sending->count++;
     push->when = (struct queue_when){delay_s ? QUEUE_DUE_DELAY : QUEUE_DUE_NOW, delay_s * 1000};
@@ -143,8 +163,9 @@ static bool read_messages(const struct sqs_request *request, const struct sqs_nu
                           struct sqs_error *error)
 {
     sending->count = sending->bytes = 0;
-    buffer_init(&sending->bodies, request->exchange->note.len + 1);
-    if (!buffer_reserve(&sending->bodies, request->exchange->note.len + 1))
+    const size_t room = request->exchange->note.len + 1 + SQS_BATCH_MAX * JOB_GROUP_BYTES_MAX;
+    buffer_init(&sending->bodies, room);
+    if (!buffer_reserve(&sending->bodies, room))
         return sqs_error_set(error, SQS_BUSY, "out of memory");
     if (!sqs_entries_read(request, entries, error))
         return false;

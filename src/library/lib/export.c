@@ -57,6 +57,7 @@ static void write_settings(struct buffer *out, const struct topic_settings *sett
         frequency_emit(out, settings->push_rate);
         buffer_append_byte(out, '"');
     }
+    job_json_write_flow(out, &settings->flow);
     /* The server's delivery settings, stored as the members of an object. */
     if (settings->extension.len > 2) {
         buffer_append_byte(out, ',');

@@ -118,6 +118,8 @@ static bool read_setting(struct import *import, struct slice key, struct json_va
     bool is_good = true;
     if (job_json_read_policy(key, value, &import->text, &out->policy, &is_good))
         return is_good;
+    if (job_json_read_flow(key, value, &import->text, &out->flow, &is_good))
+        return is_good;
     if (json_string_is(key, "dead_letter_expired")) {
         out->dead_letter_expired = value.kind == JSON_TRUE;
         return value.kind == JSON_TRUE || value.kind == JSON_FALSE;
@@ -190,6 +192,7 @@ static struct queue_push push_of(const struct job_json *line)
     return (struct queue_push){
         .topic = job->topic,
         .id = job->id,
+        .group = job->group,
         .content_type = job->content_type,
         .meta = job->meta,
         .body = job->body,

@@ -84,6 +84,7 @@ extern const struct cli_command cli_work_commands[];
 extern const struct cli_command cli_wait_commands[];
 extern const struct cli_command cli_job_commands[];
 extern const struct cli_command cli_topic_commands[];
+extern const struct cli_command cli_group_commands[];
 extern const struct cli_command cli_clock_commands[];
 extern const struct cli_command cli_deliver_commands[];
 extern const struct cli_command cli_dead_commands[];

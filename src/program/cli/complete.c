@@ -15,6 +15,7 @@ static const struct {
     {"STATE", "delayed retrying ready leased dead finished"},
     {"COLUMN", "name delayed retrying ready leased dead oldest"},
     {"ORDER", "named priority"},
+    {"GROUPS", "name ready leased held"},
     {"WHAT", "replace keep reject after"},
     {"SHELL", "bash zsh fish"},
     {"SCOPES", "push consume read admin"},
@@ -23,7 +24,8 @@ static const struct {
 static const char settings[] =
     "lease_for= ttl= max_attempts= backoff= on_conflict= priority= dedup_window= "
     "dead_letter_expired= max_jobs= push_rate= history= keep_finished= keep_finished_max= "
-    "keep_finished_bytes= keep_body=";
+    "keep_finished_bytes= keep_body= limit= rate= burst= group_limit= group_rate= group_burst= "
+    "group_max_jobs= group_order= one_shard=";
 
 /* ---- the command line so far ---- */
 

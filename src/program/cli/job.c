@@ -83,6 +83,25 @@ static void write_dead_reason(const json_t *job, char out[SHOW_CELL_BYTES])
              attempts == 1 ? "" : "s", error[0] ? ": " : "", error);
 }
 
+/* Writes what keeps a ready job from its consumer (docs/flow.md). */
+static void write_held_reason(const json_t *job, char out[SHOW_CELL_BYTES])
+{
+    static const struct {
+        const char *held_by, *text;
+    } rows[] = {{"limit", "the end of a lease: the topic has as many as its 'limit'"},
+                {"rate", "the 'rate' of its topic"},
+                {"group_limit", "the end of a lease: its group has as many as its limit"},
+                {"group_rate", "the rate of its group"},
+                {"group_paused", "its group, which is paused"},
+                {"group_order", "the job before it in its group"},
+                {"hold", "the end of a hold, which a consumer requested"}};
+    const char *held_by = text_of(job, "held_by");
+    snprintf(out, SHOW_CELL_BYTES, "%.200s", held_by);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(held_by, rows[i].held_by) == 0)
+            snprintf(out, SHOW_CELL_BYTES, "%s", rows[i].text);
+}
+
 /* Writes for what the job waits, so that the user sees why it is not delivered. */
 static void write_reason(const json_t *job, const json_t *topic, char out[SHOW_CELL_BYTES])
 {
@@ -103,6 +122,8 @@ static void write_reason(const json_t *job, const json_t *topic, char out[SHOW_C
         show_time_from_now(json_object_get(topic, "paused_until"), time);
         snprintf(out, SHOW_CELL_BYTES, "its topic, which is paused%s%.100s",
                  time[0] ? " until " : "", time);
+    } else if (text_of(job, "held_by")) {
+        write_held_reason(job, out);
     } else if (strcmp(state, "ready") == 0) {
         write_ready_reason(job, topic, out);
     } else {
@@ -145,6 +166,9 @@ static void print_job(const struct call *call)
         {"attempt", "attempt", show_text},
         {"max attempts", "max_attempts", show_text},
         {"priority", "priority", show_text},
+        {"group", "group", show_text},
+        {"held by", "held_by", show_text},
+        {"held until", "held_until", show_time_from_now},
         {"lease until", "lease_until", show_time_from_now},
         {"consumer", "consumer", show_text},
         {"cancel requested", "cancel_requested", show_text},

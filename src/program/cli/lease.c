@@ -148,6 +148,8 @@ static void print_again(const struct call *call)
 
 /* ---- the commands ---- */
 
+#define HOLD_HELP "Deliver no job of its group (without a group: of its topic) for this time"
+
 const struct cli_command cli_lease_commands[] = {
     {.name = "take",
      .help = "take ready jobs under a lease",
@@ -203,7 +205,8 @@ const struct cli_command cli_lease_commands[] = {
                         {"content-type", CLI_TEXT, "TYPE",
                          "Content type of the result (default: JSON, text or bytes, by its "
                          "contents)",
-                         .is_unsent = true}},
+                         .is_unsent = true},
+                        {"hold", CLI_DURATION, "30s", HOLD_HELP}},
               .pairs = {{"result", "result-file"}},
               .check = check_ack,
               .requests = {{.method = "POST",
@@ -226,7 +229,8 @@ const struct cli_command cli_lease_commands[] = {
                         {"error", CLI_TEXT, "TEXT", "Reason, shown with the job"},
                         {"final", CLI_SWITCH, NULL,
                          "Do not retry: the jobs are dead even if attempts remain"},
-                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
+                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"},
+                        {"hold", CLI_DURATION, "30s", HOLD_HELP}},
               .requests = {{.method = "POST",
                             .path = "nack",
                             .repeat = "lease",

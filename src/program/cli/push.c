@@ -112,6 +112,8 @@ const struct cli_command cli_push_commands[] = {
                {"once-for", CLI_DURATION, "5m", "Remember that text for this time (default: 5m)"},
                {"keep-finished", CLI_DURATION, "1d",
                 "Keep the job for this time after its end (default: the topic's)"},
+               {"group", CLI_TEXT, "GROUP",
+                "Group of the job, such as a tenant: groups are served in turn"},
                {"wait", CLI_DURATION, "30s",
                 "Wait this long for the job to end, and print its result"},
                {"callback", CLI_TEXT, "URL",

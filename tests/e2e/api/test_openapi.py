@@ -52,6 +52,13 @@ def live_a_schedule(client):
         client.good(method, path + call, body)
 
 
+def live_a_group(client):
+    """Makes each call about one group once, correctly."""
+    client.good("GET", "/v1/topics/right/groups?order=ready")
+    for method, call in (("PUT", "?weight=2"), ("GET", ""), ("POST", "/pause?for=1h"), ("POST", "/resume"), ("DELETE", "")):
+        client.good(method, f"/v1/topics/right/groups/g{call}")
+
+
 # The first two stay open: nothing waits for their end. The third has all pushes refused.
 LEFT_OUT = "^/v1/(events|live|drain)$"
 
@@ -88,6 +95,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     client.good("PUT", "/v1/silences/dead?topic=right&for=1h")
     client.good("DELETE", "/v1/silences/dead?topic=right")
     client.good("POST", "/v1/wait", b'{"jobs":[{"topic":"right","id":"1"}]}')
+    live_a_group(client)
     live_a_schedule(client)
     for target in ("/v1/events", "/v1/live"):
         Stream(server.port, target).close()

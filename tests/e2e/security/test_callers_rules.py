@@ -245,8 +245,8 @@ CLI_RECORDED = {
     "purge": ("purge", "dead", "--yes"),
     "drain": ("drain",),
 }
-CLI_ADMIN_ELSEWHERE = {"deliver", "backup", "clock", "import", "schedule"}  # of servers with more options, or of several calls; tests of their own
-CLI_OTHERS = {"serve", "push", "take", "ack", "again", "nack", "extend", "work", "get", "history", "locate", "list", "wait", "cancel", "reschedule", "run", "consumers", "topics", "status",
+CLI_ADMIN_ELSEWHERE = {"deliver", "backup", "clock", "import", "schedule", "group"}  # of servers with more options, or of several calls; tests of their own
+CLI_OTHERS = {"serve", "push", "take", "ack", "again", "nack", "extend", "work", "get", "history", "locate", "list", "wait", "cancel", "reschedule", "run", "consumers", "topics", "groups", "status",
               "top", "tail", "export", "bench", "fsck", "reshard", "sql", "profile", "token", "version", "help"}
 
 

@@ -6,7 +6,7 @@ import yaml
 from server import REPO
 
 # Default values for the parts of a path.
-WORDS = {"id": "1", "code": "not_found", "file": "main.js", "name": "late"}
+WORDS = {"id": "1", "group": "g", "code": "not_found", "file": "main.js", "name": "late"}
 # Bodies without which a call is not right.
 BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}',
           **dict.fromkeys(("cancelMany", "runMany"), b'{"ids":["1"]}'), "rescheduleMany": b'{"ids":["1"],"priority":5}'}

@@ -19,7 +19,8 @@ struct parsed {
 };
 
 /* `headers`: lines of NAME: VALUE ended by CR LF each. */
-static void parse(struct parsed *parsed, const char *query, const char *headers, uint64_t allowed)
+static void parse(struct parsed *parsed, const char *query, const char *headers,
+                  http_options allowed)
 {
     static char head[4096];
     int len =

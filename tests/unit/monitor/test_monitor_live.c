@@ -182,7 +182,7 @@ static struct monitor_sample sample = {.wall_ms = 10000000,
 
 static const struct judged {
     const char *sentence;
-    uint64_t ready, dead;
+    uint64_t ready, dead, held;
     int64_t due_ms, taken_ms, paused_ms; /* ago */
     bool delivers, is_away, is_redis, is_full, is_moved;
     int64_t late_ms;
@@ -202,6 +202,9 @@ static const struct judged {
      .reports = "no worker takes", .is_critical = true},
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
      .code = "stuck", .reports = "do not reach its target", .is_critical = true},
+    {"held by a limit", .ready = 2, .held = 2, .due_ms = 9 * MINUTE, .taken_ms = 9 * MINUTE},
+    {"partly held", .ready = 2, .held = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
+     .reports = "no worker takes", .is_critical = true},
     {"nothing taken, nothing ready", .taken_ms = 99 * MINUTE},
     {"paused", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
      .paused_ms = 59 * MINUTE},
@@ -234,7 +237,8 @@ static const struct judged {
 static void judge(const struct judged *judged, struct buffer *out)
 {
     struct monitor_status status;
-    topic.figures.counts = (struct queue_counts){.ready = judged->ready, .dead = judged->dead};
+    topic.figures.counts =
+        (struct queue_counts){.ready = judged->ready, .dead = judged->dead, .held = judged->held};
     topic.figures.oldest_ready_due_ms = judged->ready ? sample.wall_ms - judged->due_ms : 0;
     topic.taken_ms = sample.inner_ms - judged->taken_ms;
     topic.paused_ms = judged->paused_ms ? sample.inner_ms - judged->paused_ms : 0;

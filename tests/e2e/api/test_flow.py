@@ -1,0 +1,187 @@
+"""Groups, limits, rates and holds over HTTP, from the push to the reason for which a job is held."""
+
+import contextlib
+import json
+import time
+
+import pytest
+from redis_servers import RedisServer
+from server import Server
+
+
+@pytest.fixture(scope="module", params=["embedded", "sharded", "redis"])
+def server(request, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("flow")
+    with RedisServer() if request.param == "redis" else contextlib.nullcontext() as redis:
+        flags = {"redis": lambda: ["--store", redis.url], "sharded": lambda: ["--shards", "2"], "embedded": lambda: []}[request.param]()
+        server = Server(directory, flags).start()
+        yield server
+        assert server.terminate() == 0
+
+GROUP = "/v1/topics/calls/groups/shop-7"
+
+
+def refused(client, method, target, body=b"", headers=None):
+    reply = client.call(method, target, body, headers)
+    return reply.status, reply.json()["code"], reply.json()["detail"]
+
+
+WRONG = [
+    ("PUT", "/v1/topics/calls?limit=0", "'limit' is '0' but must be a number from 1 to 1000000"),
+    ("PUT", "/v1/topics/calls?rate=fast", "'rate' is 'fast' but must be a number per second, minute or hour, such as 100/s, 90/m or 1/h"),
+    ("PUT", "/v1/topics/calls?burst=3", "'burst' is given without its rate: give both or none"),
+    ("PUT", "/v1/topics/calls?group_limit=1000001", "'group_limit' is '1000001' but must be a number from 1 to 1000000"),
+    ("PUT", "/v1/topics/calls?group_order=fifo", "'group_order' is 'fifo' but must be free or strict"),
+    ("PUT", GROUP + "?weight=101", "'weight' is '101' but must be a number from 1 to 100"),
+    ("PUT", GROUP + "?paused_until=2033-01-01T00:00:00Z", "'paused_until' is given without 'paused': give both or none"),
+    ("GET", "/v1/topics/calls/groups?order=size", "'order' is 'size' but must be name, ready, leased or held"),
+    ("GET", "/v1/topics/calls/groups?limit=1001", "'limit' is '1001' but must be a number from 1 to 1000"),
+    ("PUT", "/v1/topics/calls/jobs/1?group=a%20b", "'group' is 'a b' but must be 1 to 64 printable ASCII characters without blanks"),
+    ("GET", "/v1/topics/calls/groups/" + "g" * 65, "the name of a group must be 1 to 64 printable ASCII characters without blanks"),
+    ("POST", "/v1/nack?lease=x&hold=25h", "'hold' is '25h' but must be a duration from 1ms to 24h"),
+]
+
+
+@pytest.mark.parametrize("method,target,detail", WRONG, ids=[f"{method} {target[:40]}" for method, target, _ in WRONG])
+def test_wrong_values_are_named(server, method, target, detail):
+    assert refused(server.client(), method, target) == (400, "bad_option", detail)
+
+
+def test_a_merge_patch_removes_a_setting_by_null(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/merged", json.dumps({"max_attempts": 3}).encode())
+    shown = client.good("PATCH", "/v1/topics/merged", json.dumps({"limit": None, "group_rate": None}).encode())
+    assert "limit" not in shown["settings"] and shown["settings"]["max_attempts"] == 3
+
+
+def push(client, topic, ident, group):
+    client.good("PUT", f"/v1/topics/{topic}/jobs/{ident}?delay=0" + (f"&group={group}" if group else ""))
+
+
+def take(client, topic, most=1, wait="0s"):
+    return client.good("POST", f"/v1/topics/{topic}/take?max={most}&wait={wait}")["jobs"]
+
+
+def ready(client, topic, count):
+    """Waits until all jobs are ready, since they fall due one after the other."""
+    deadline = time.monotonic() + 20
+    while client.topic(topic)["counts"]["ready"] < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def groups(client, topic, options=""):
+    return client.good("GET", f"/v1/topics/{topic}/groups{options}")["groups"]
+
+
+def test_a_quiet_group_is_served_beside_a_noisy_one(server):
+    client = server.client()
+    for n in range(40):
+        push(client, "mail", f"n{n}", "noisy")
+    push(client, "mail", "q0", "quiet")
+    push(client, "mail", "q1", "quiet")
+    ready(client, "mail", 42)
+    taken = take(client, "mail", 4) + take(client, "mail", 4)  # of several shards, each take begins at another one
+    assert sum(job["group"] == "quiet" for job in taken) == 2
+    shown = {group["group"]: (group["ready"], group["leased"]) for group in groups(client, "mail")}
+    assert shown == {"noisy": (34, 6), "quiet": (0, 2)}
+    assert [group["group"] for group in groups(client, "mail", "?order=ready&limit=1")] == ["noisy"]
+
+
+def test_a_limit_per_group_holds_and_says_why(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/orders?group_limit=2")
+    for n in range(6):
+        push(client, "orders", f"a{n}", "customer-1")
+    ready(client, "orders", 6)
+    shards = server.client().good("GET", "/v1/info")["shards"]
+    assert shards <= 2, "each shard has a share of the limit, so the sum is exact"
+    first = take(client, "orders", 10)
+    assert 1 <= len(first) <= 2
+    assert take(client, "orders", 10) == [] or shards == 2
+    held = client.topic("orders")["counts"]["held"]
+    assert held == client.topic("orders")["counts"]["ready"] > 0
+    [group] = groups(client, "orders", "?order=held")
+    assert (group["group"], group["held_by"]) == ("customer-1", "group_limit")
+    waiting = next(job for job in client.good("GET", "/v1/topics/orders/jobs?state=ready")["jobs"])
+    shown = client.good("GET", f"/v1/topics/orders/jobs/{waiting['id']}")
+    assert (shown["group"], shown["held_by"], shown["state"]) == ("customer-1", "group_limit", "ready")
+    for job in first:
+        client.ack(job["lease"])
+    assert take(client, "orders", 10, "10s")
+
+
+def test_a_hold_stops_one_group_until_it_ends(server):
+    client = server.client()
+    push(client, "calls", "a1", "a")
+    ready(client, "calls", 1)
+    [job] = take(client, "calls")
+    push(client, "calls", "a2", "a")
+    push(client, "calls", "b1", "b")
+    began = time.monotonic()
+    assert client.call("POST", f"/v1/return?lease={job['lease']}&hold=2s").status == 200
+    ready(client, "calls", 3)
+    taken = take(client, "calls", 10)
+    if client.good("GET", "/v1/info")["shards"] > 1:
+        return  # the shards of the other jobs are not held
+    if time.monotonic() - began < 1.5:
+        assert [job["id"] for job in taken] == ["b1"]
+    more = take(client, "calls", 10, "20s")
+    assert time.monotonic() - began >= 2 and more[0]["group"] == "a"
+
+
+def test_a_paused_group_waits_and_resumes_and_keeps_its_settings(server):
+    client = server.client()
+    assert client.good("PUT", "/v1/topics/paused/groups/g", json.dumps({"weight": 3, "rate": "50/s"}).encode())["settings"] == {"weight": 3, "rate": "50/s"}
+    paused = client.good("POST", "/v1/topics/paused/groups/g/pause?for=1h")["settings"]
+    assert paused["paused"] is True and paused["weight"] == 3 and paused["paused_until"]
+    push(client, "paused", "1", "g")
+    ready(client, "paused", 1)
+    assert take(client, "paused") == []
+    assert client.good("GET", "/v1/topics/paused/jobs/1")["held_by"] == "group_paused"
+    assert client.good("POST", "/v1/topics/paused/groups/g/resume")["settings"] == {"weight": 3, "rate": "50/s"}
+    assert [job["id"] for job in take(client, "paused", 1, "10s")] == ["1"]
+    client.good("DELETE", "/v1/topics/paused/groups/g")
+    assert client.good("GET", "/v1/topics/paused/groups/g")["settings"] == {}
+
+
+def test_a_rate_spaces_the_deliveries(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/spaced?rate=5/s")
+    for n in range(20):
+        push(client, "spaced", str(n), "")
+    ready(client, "spaced", 20)
+    began, taken = time.monotonic(), 0
+    while time.monotonic() - began < 2:
+        taken += len(take(client, "spaced", 10, "300ms"))
+    lasted = time.monotonic() - began
+    shards = client.good("GET", "/v1/info")["shards"]
+    assert 3 <= taken <= 5 * (1 + shards) / 2 * lasted + 2 * shards + 1, "a share of 5/s is 3/s in each of two shards"
+
+
+def test_settings_are_shown_and_survive_a_restart(server):
+    client = server.client()
+    given = {"limit": 100, "rate": "10/s", "burst": 4, "group_limit": 5, "group_rate": "90/m", "group_burst": 2}
+    client.good("PUT", "/v1/topics/settings", json.dumps(given).encode())
+    client.good("PUT", "/v1/topics/settings/groups/g?limit=7")
+    push(client, "settings", "1", "g")
+    server.restart("terminate")
+    client = server.client()
+    shown = client.topic("settings")["settings"]
+    assert {name: shown.get(name) for name in given} == given
+    assert client.good("GET", "/v1/topics/settings/groups/g")["settings"] == {"limit": 7}
+    assert client.good("GET", "/v1/topics/settings/jobs/1")["group"] == "g"
+
+
+def test_a_setting_that_the_store_lacks_is_rejected_by_name(server):
+    status, code, detail = refused(server.client(), "PUT", "/v1/topics/strict?group_order=strict")
+    assert (status, code) == (501, "unsupported") and "'group_order'" in detail
+
+
+def test_a_limit_below_the_number_of_shards_is_rejected(server):
+    client = server.client()
+    reply = client.call("PUT", "/v1/topics/one?group_limit=1")
+    if client.good("GET", "/v1/info")["shards"] == 1:
+        assert reply.status == 201 and client.good("GET", "/v1/topics/one")["settings"]["group_limit"] == 1
+    else:
+        assert reply.status == 400 and "lower than the number of shards" in reply.json()["detail"]
