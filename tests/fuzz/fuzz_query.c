@@ -34,8 +34,8 @@ static void check_fields(const struct http_fields *fields)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const http_options allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC, OPTION_BIT(OPTION_COUNT) - 1,
-                                       0};
+    static const http_options allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC,
+                                           OPTION_BIT(OPTION_COUNT) - 1, 0};
     static struct http_query query;
     struct http_request request = {0};
     struct http_fault fault = {0};
