@@ -16,7 +16,7 @@ PROGRAM = pathlib.Path(__file__).with_name("group_server.py")
 
 
 def start(port, server, log, seed):
-    return subprocess.Popen([sys.executable, str(PROGRAM), str(port), f"{server:08x}", str(log), str(seed)], cwd=PROGRAM.parent)
+    return subprocess.Popen([sys.executable, str(PROGRAM), str(port), f"{256 + server:08x}", str(log), str(seed)], cwd=PROGRAM.parent)
 
 
 def leases_of(logs):

@@ -2,8 +2,8 @@
 
 import pytest
 import redis
-from abi import (ACK, CANCEL, CANCELLED, CREATED, DEAD, DELAYED, EXISTED, LEASED, NACK, NOT_FOUND, OK, READY, REFUSE, TOPIC_GET, TOPIC_PAUSE, TOPIC_PUT,
-                 Shard, job, settings)
+from abi import (ACK, CANCEL, CANCELLED, CREATED, DEAD, DELAYED, EXISTED, GROUP_PUT, LEASED, NACK, NOT_FOUND, OK, READY, REFUSE, TOPIC_GET, TOPIC_PAUSE, TOPIC_PUT,
+                 Shard, flow, job, settings)
 
 ELSEWHERE, MOVING = 21, 22
 STAYS, ANNOUNCED, SEALED, LEAVING, CLOSED = range(5)
@@ -192,3 +192,24 @@ def test_due_times_go_over_to_another_clock(shard, new):
     new.arrive("0", page, kind, topic, entries, shift=1234)
     shard.drop(page)
     assert new.get("t", "a").due == due + 1234
+
+
+def test_groups_move_with_their_jobs_and_settings(shard, new):
+    limits = settings(flow=flow(limit=100, group_limit=2))
+    for each in shard, new:
+        each.topic(TOPIC_PUT, "t", limits, 1)
+    shard.push("t", *[job(f"{group}{number}", group=group) for group in "ab" for number in range(4)], job("plain"), job("later", group="a", delay=HOUR))
+    shard.group(GROUP_PUT, "t", "a", limit=8)  # of 8 shards: one of each
+    shard.group(GROUP_PUT, "t", "quiet", weight=7)
+    leased = shard.take("t", 2)
+    go(shard, "announce", "seal", "leave")
+    shard.must_be_sound()
+    assert move_all(shard, new)[1] == NOTHING
+    shard.answer(*[(ACK, found.delivery) for found in leased])
+    assert move_all(shard, new)[1] == EMPTY
+    assert not [key for key in shard.client.scan_iter(f"{shard.tag}:*") if key.split(b":")[2] in (b"groups", b"group", b"turns", b"wakes")]
+    new.must_be_sound()
+    assert [(name, ready, leased, bool(own)) for name, ready, leased, *_, own in new.groups("t")[1]] == [
+        (b"", 1, 0, False), (b"a", 3, 0, True), (b"b", 3, 0, False), (b"quiet", 0, 0, True)]
+    assert sorted(found.group for found in new.take("t")) == [b"", b"a", b"a", b"a", b"b", b"b"]
+    assert new.get("t", "later").group == b"a"
