@@ -78,8 +78,9 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
     bool listens;                         /* UPKEEP: a consumer of this server listens to events */
-    bool others_listen;     /* UPKEEP: a consumer of another server listens to events */
-    bool part_failed;       /* UPKEEP: a part failed, the rest was done */
+    bool others_listen; /* UPKEEP: a consumer of another server listens to events */
+    bool part_failed;   /* UPKEEP: a part failed, the rest was done */
+    bool more_kept;     /* UPKEEP: more kept jobs are to be removed than one transaction removes */
     int64_t other_servers;  /* UPKEEP: number of other servers that live */
     int64_t silent_servers; /* UPKEEP: number of servers that have gone silent */
     int64_t next_expire_ms; /* UPKEEP, EXPIRE: when to end ttls next; INT64_MAX: no job has one */

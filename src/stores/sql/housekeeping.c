@@ -6,8 +6,9 @@
 enum {
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
-    LOOK_SHARE = 20,    /* checks without a bound may take one part in this many of the time */
-    LOOK_MS_MAX = 5000, /* maximum interval of such checks */
+    UPKEEP_MORE_MS = 50, /* if the last one left kept jobs to remove: other calls come in between */
+    LOOK_SHARE = 20,     /* checks without a bound may take one part in this many of the time */
+    LOOK_MS_MAX = 5000,  /* maximum interval of such checks */
     AWAIT_ALL_MS = 1000,
     AWAIT_MANY_MS = 10000,
     BY_SQL_MS = 1000, /* time after a push by SQL during which another one is expected */
@@ -252,6 +253,8 @@ static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_ca
             look_around(keeping, clock_boot_ms() >= keeping->look_all_ms);
     }
     keeping->mark = call->mark;
+    if (call->more_kept)
+        keeping->upkeep_ms = clock_inner_ms() + UPKEEP_MORE_MS;
 }
 
 /* Notes the result of an operation of the server for the status. An operation that is no longer

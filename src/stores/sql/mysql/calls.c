@@ -176,6 +176,7 @@ static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, 
     call->others_listen = row && mysql_number(row[3]) != 0;
     link->context->dropped[QUEUE_DROP_NUMBER] += row ? (uint64_t)mysql_number(row[4]) : 0;
     link->context->dropped[QUEUE_DROP_BYTES] += row ? (uint64_t)mysql_number(row[5]) : 0;
+    call->more_kept = row && mysql_number(row[6]) != 0;
     mysql_messages_listen(link, call->listens);
     return true;
 }

@@ -404,18 +404,20 @@ BEGIN
 END//
 
 -- Removes kept jobs whose time has ended, and drops the oldest of topics above their limits: a limited number per call. Looks only at topics
--- with kept jobs.
+-- with kept jobs. p_more: whether more may be left.
 DROP PROCEDURE IF EXISTS tarry.server_end_kept//
-CREATE PROCEDURE tarry.server_end_kept(IN p_now BIGINT, OUT p_number BIGINT, OUT p_bytes BIGINT)
+CREATE PROCEDURE tarry.server_end_kept(IN p_now BIGINT, OUT p_number BIGINT, OUT p_bytes BIGINT, OUT p_more TINYINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_topic INT DEFAULT -1;
-  DECLARE v_kept, v_kept_bytes, v_most, v_most_bytes, v_dropped, v_each BIGINT;
+  DECLARE v_kept, v_kept_bytes, v_most, v_most_bytes, v_dropped, v_each, v_ended BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  SET p_number = 0, p_bytes = 0;
+  SET p_number = 0, p_bytes = 0, p_more = 0;
   CALL tarry.server_picks();
   INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.kept FORCE INDEX (kept_until) WHERE until <= p_now ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED;
-  IF ROW_COUNT() > 0 THEN
+  SET v_ended = ROW_COUNT();
+  SET p_more = v_ended = 5000;
+  IF v_ended > 0 THEN
     INSERT INTO tarry.tally_add (topic, kept, kept_bytes) SELECT k.topic, -COUNT(*), -SUM(k.bytes)
       FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id GROUP BY k.topic;
     DELETE k FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id;
@@ -431,14 +433,14 @@ BEGIN
       SELECT kept, kept_bytes FROM tarry.tally WHERE topic = v_topic UNION ALL SELECT kept, kept_bytes FROM tarry.tally_add WHERE topic = v_topic) x;
     IF v_kept > v_most THEN
       CALL tarry.server_drop_kept(v_topic, LEAST(v_kept - v_most, 5000), v_dropped);
-      SET p_number = p_number + v_dropped;
+      SET p_number = p_number + v_dropped, p_more = p_more OR v_dropped = 5000;
     ELSEIF v_kept_bytes > v_most_bytes THEN
       -- the oldest whose sizes before them are together below the excess
       SELECT COUNT(*) INTO v_each FROM (SELECT SUM(o.bytes) OVER (ORDER BY o.at, o.seq) - o.bytes AS bytes_before FROM (
         SELECT at, seq, bytes FROM tarry.kept FORCE INDEX (kept_at) WHERE topic = v_topic ORDER BY at, seq LIMIT 5000) o) x
         WHERE x.bytes_before < v_kept_bytes - v_most_bytes;
       CALL tarry.server_drop_kept(v_topic, v_each, v_dropped);
-      SET p_bytes = p_bytes + v_dropped;
+      SET p_bytes = p_bytes + v_dropped, p_more = p_more OR v_dropped = 5000;
     END IF;
   END LOOP;
 END//
@@ -453,6 +455,7 @@ BEGIN
   DECLARE v_mine VARCHAR(16);
   DECLARE v_topic INT;
   DECLARE v_last, v_listen_until, v_number, v_bytes BIGINT;
+  DECLARE v_more TINYINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_listen_until = IF(p_listens, v_now + 3000, 0);
   INSERT INTO tarry.server (server, beat, listen_until) VALUES (p_server, v_now, v_listen_until) ON DUPLICATE KEY UPDATE beat = v_now, listen_until = v_listen_until;
@@ -528,7 +531,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED;
     DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.ticket x FORCE INDEX (PRIMARY) ON x.server = f.n;
     IF EXISTS (SELECT 1 FROM tarry.kept) THEN
-      CALL tarry.server_end_kept(v_now, v_number, v_bytes);
+      CALL tarry.server_end_kept(v_now, v_number, v_bytes, v_more);
     END IF;
     IF EXISTS (SELECT 1 FROM tarry.awaited) THEN
       DELETE FROM tarry.awaited WHERE server NOT IN (SELECT server FROM tarry.server);
@@ -536,7 +539,7 @@ BEGIN
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
       (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(listen_until > v_now), 0),
-      COALESCE(v_number, 0), COALESCE(v_bytes, 0)
+      COALESCE(v_number, 0), COALESCE(v_bytes, 0), COALESCE(v_more, 0)
     FROM tarry.server WHERE server <> p_server;
 END//
 

@@ -1608,24 +1608,29 @@ BEGIN
   END LOOP;
 END $$;
 
--- Removes kept jobs whose time has ended, a limited number per call.
-CREATE FUNCTION tarry._end_kept(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Removes kept jobs whose time has ended, a limited number per call. Returns whether more may be left.
+CREATE FUNCTION tarry._end_kept(p_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE most constant bigint := 5000; ended bigint;
 BEGIN
   WITH o AS MATERIALIZED (
-    SELECT f.topic, f.id, f.bytes, f.until FROM tarry.finished f WHERE f.kept <= p_now AND f.kept > 0 ORDER BY f.kept LIMIT 5000 FOR UPDATE SKIP LOCKED
+    SELECT f.topic, f.id, f.bytes, f.until FROM tarry.finished f WHERE f.kept <= p_now AND f.kept > 0 ORDER BY f.kept LIMIT most FOR UPDATE SKIP LOCKED
   ), d AS (
     DELETE FROM tarry.finished f USING o WHERE f.topic = o.topic AND f.id = o.id AND o.until <= p_now
   ), e AS (
     UPDATE tarry.finished f SET kept = 0, at = NULL, meta = NULL, error = NULL, history = NULL, progress = NULL, result_type = NULL, result = NULL, content_type = NULL, body = NULL
       FROM o WHERE f.topic = o.topic AND f.id = o.id AND o.until > p_now
-  ) INSERT INTO tarry.tally_add SELECT o.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -count(*), -sum(o.bytes)] FROM o GROUP BY o.topic;
+  ), a AS (
+    INSERT INTO tarry.tally_add SELECT o.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -count(*), -sum(o.bytes)] FROM o GROUP BY o.topic
+  ) SELECT count(*) INTO ended FROM o;
+  RETURN ended = most;
 END $$;
 
 -- Drops the oldest kept jobs of topics that have too many, or whose kept jobs are too big: a limited number per call. Looks only at topics with kept jobs.
-CREATE FUNCTION tarry._limit_kept(OUT dropped_number bigint, OUT dropped_bytes bigint) LANGUAGE plpgsql AS $$
+-- more: whether a topic is still above its limit.
+CREATE FUNCTION tarry._limit_kept(OUT dropped_number bigint, OUT dropped_bytes bigint, OUT more boolean) LANGUAGE plpgsql AS $$
 DECLARE w record; excess bigint; most constant bigint := 5000;
 BEGIN
-  dropped_number := 0; dropped_bytes := 0;
+  dropped_number := 0; dropped_bytes := 0; more := false;
   FOR w IN
     WITH RECURSIVE k AS (
       (SELECT f.topic FROM tarry.finished f WHERE f.at IS NOT NULL ORDER BY f.topic, f.at, f.seq LIMIT 1)
@@ -1643,6 +1648,7 @@ BEGIN
         WHERE o.topic = w.topic AND o.at IS NOT NULL ORDER BY o.at, o.seq LIMIT most) f) x WHERE x.before < w.bytes - w.bytes_max;
       dropped_bytes := dropped_bytes + tarry._drop_kept(w.topic, excess);
     END IF;
+    more := more OR excess = most;
   END LOOP;
 END $$;
 
@@ -1685,8 +1691,6 @@ BEGIN
   ELSIF p_part = 6 THEN
     DELETE FROM tarry.ticket k WHERE k.at < p_now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
   ELSIF p_part = 7 THEN
-    PERFORM tarry._end_kept(p_now);
-  ELSIF p_part = 8 THEN
     DELETE FROM tarry.awaited w USING (SELECT k.topic, k.id, k.server FROM tarry.awaited k WHERE NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server)
       FOR UPDATE SKIP LOCKED) o WHERE w.topic = o.topic AND w.id = o.id AND w.server = o.server;
   ELSE
@@ -1700,10 +1704,10 @@ END $$;
 -- before; this one gets its number afterwards, so theirs are below it.
 -- others_listen: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
-  OUT others_listen boolean, OUT failed text, OUT adjust bigint, OUT dropped_number bigint, OUT dropped_bytes bigint)
+  OUT others_listen boolean, OUT failed text, OUT adjust bigint, OUT dropped_number bigint, OUT dropped_bytes bigint, OUT more boolean)
 LANGUAGE plpgsql AS $$
 DECLARE now bigint; part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
-  oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+  oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid; above boolean;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   locked := pg_try_advisory_xact_lock(7827201, 2); -- else another server is at it
@@ -1734,7 +1738,12 @@ BEGIN
     END;
   END LOOP;
   BEGIN
-    SELECT l.dropped_number, l.dropped_bytes INTO dropped_number, dropped_bytes FROM tarry._limit_kept() l;
+    more := tarry._end_kept(now);
+  EXCEPTION WHEN OTHERS THEN failed := format('the end of kept jobs: %s', SQLERRM);
+  END;
+  BEGIN
+    SELECT l.dropped_number, l.dropped_bytes, l.more INTO dropped_number, dropped_bytes, above FROM tarry._limit_kept() l;
+    more := more OR above;
   EXCEPTION WHEN OTHERS THEN failed := format('limits of kept jobs: %s', SQLERRM);
   END;
 END $$;
