@@ -577,6 +577,8 @@ class Vandal:
             self.client.hset(key, field, bytes(value[:self.random.randrange(len(value) + 1)]))
         elif value and not value.isdigit():
             value[self.random.randrange(len(value))] ^= 1 << self.random.randrange(8)
+            if b":job:" in key and bytes(value[3:9]) in {record[3:9] for record in self.client.hvals(key)} - {self.client.hget(key, field)[3:9]}:
+                return  # the number of another job: both stay apart by their ids, so a check leaves it
             self.client.hset(key, field, bytes(value))
 
     def spoil_set(self, key, member, keys):
@@ -758,6 +760,7 @@ GROUPS = {
     "a group with too few ready jobs": (spoil_group("a", ready=1), "the group 'a' counts 0 in flight and 1 ready, but there are 0 and 2"),
     "a group without its jobs": (with_groups(lambda shard: shard.client.hdel(f"{shard.tag}:groups:t", "a")), "the group 'a' counts 0 in flight and 0 ready"),
     "a group cut short": (with_groups(lambda shard: shard.client.hset(f"{shard.tag}:groups:t", "a", b"short")), "the group 'a' counts 0 in flight and 0 ready"),
+    "a group without jobs cut short": (with_groups(lambda shard: shard.client.hset(f"{shard.tag}:groups:t", "gone", b"short")), "the group 'gone' is unreadable"),
     "a group with another first job": (spoil_group("a", heads={100: (5, 5)}), "the group 'a' has another first job"),
     "a group without its turn": (with_groups(lambda shard: shard.client.delete(f"{shard.tag}:turns:t:100")), "the turns of priority 100"),
     "a turn of no group": (with_groups(lambda shard: shard.client.zadd(f"{shard.tag}:turns:t:100", {b"x" * 24 + b"a": 0})), "the turns of priority 100"),

@@ -347,7 +347,14 @@ local function check_groups()
         end
     end
     local in_flight, ready, priorities = in_flight_found(), ready_found()
-    local names, wanted, open = call('HKEYS', t.groups), {}, 0
+    local stored, names, wanted, open = call('HGETALL', t.groups), {}, {}, 0
+    for i = 1, #stored, 2 do
+        if flow.group_is_whole(stored[i + 1]) then
+            names[#names + 1] = stored[i]
+        elseif find(t.name, '', format("what is kept of the group '%s' is unreadable", stored[i]), 'dropped') then
+            call('HDEL', t.groups, stored[i])
+        end
+    end
     for name in pairs(in_flight) do names[#names + 1] = name end
     for name in pairs(ready) do names[#names + 1] = name end
     flow.load(t, names)

@@ -154,7 +154,7 @@ function flow.own_is_whole(text)
     return #text == OWN_BYTES
 end
 
-local function group_is_whole(text)
+function flow.group_is_whole(text)
     return #text >= GROUP_BYTES and #text == GROUP_BYTES + HEAD_BYTES * byte(text, GROUP_BYTES)
 end
 
@@ -174,7 +174,7 @@ end
 -- Makes a group from what is stored of it, if anything. `heads`: by priority; `places`: its entries in T:turns by priority. `turn`: one that is known, or nil.
 local function group_make(name, text, own, turn)
     local g
-    if text and group_is_whole(text) then
+    if text and flow.group_is_whole(text) then
         local bits, in_flight, pass, full, hold, ready, count, at = unpack_from(GROUP, text)
         local heads = {}
         g = {name = name, in_flight = in_flight, pass = pass, full = full, hold = hold, ready = ready, heads = heads, places = NOTHING, open = 0,
