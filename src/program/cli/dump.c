@@ -146,6 +146,13 @@ void dump_write_finished_begin(struct buffer *out, const char *topic)
     buffer_append_text(out, ",\"cursor\":\"\",\"state\":\"finished\"}\n");
 }
 
+/* Appends JSON of an answer as a part of a line. Line breaks in it are between its tokens. */
+static void append_in_line(struct buffer *out, struct slice json)
+{
+    for (size_t i = 0; i < json.len; i++)
+        buffer_append_byte(out, json.at[i] == '\n' || json.at[i] == '\r' ? ' ' : json.at[i]);
+}
+
 bool dump_write_topic(struct buffer *out, struct slice answer)
 {
     struct json_value topic, name, settings;
@@ -158,7 +165,7 @@ bool dump_write_topic(struct buffer *out, struct slice answer)
     buffer_append_text(out, "{\"topic\":");
     buffer_append_slice(out, name.raw);
     buffer_append_text(out, ",\"settings\":");
-    buffer_append_slice(out, settings.raw);
+    append_in_line(out, settings.raw);
     bool is_paused = json_member(topic, "paused").kind == JSON_TRUE;
     buffer_append_text(out, is_paused ? ",\"paused\":true" : ",\"paused\":false");
     struct json_value until = json_member(topic, "paused_until");
@@ -312,7 +319,7 @@ bool dump_write_finished_page(struct buffer *out, struct slice answer, uint64_t 
     while (json_next_item(list, &at, &job)) {
         if (job.kind != JSON_OBJECT)
             return false;
-        buffer_append_slice(out, job.raw);
+        append_in_line(out, job.raw);
         buffer_append_byte(out, '\n');
         topic = json_member(job, "topic");
         ++*jobs;

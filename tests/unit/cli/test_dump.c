@@ -324,6 +324,28 @@ CLAIM(an_invalid_page_is_rejected)
     buffer_fini(&scratch);
 }
 
+CLAIM(line_breaks_of_an_answer_do_not_break_a_line)
+{
+    struct buffer out;
+    char cursor[DUMP_CURSOR_BYTES_MAX];
+    uint64_t jobs = 0;
+
+    buffer_init(&out, 1 << 16);
+    assert_true(
+        dump_write_topic(&out, slice_of("{\"topic\":\"a\",\"settings\":{\"priority\":\n\r7}}")));
+    buffer_append_byte(&out, '\0');
+    assert_string_equal(out.at,
+                        "{\"topic\":\"a\",\"settings\":{\"priority\":  7},\"paused\":false}\n");
+    buffer_clear(&out);
+    assert_true(dump_write_finished_page(
+        &out, slice_of("{\"jobs\":[{\"topic\":\"a\"\n,\"id\":\"1\"}],\"cursor\":null}"), &jobs,
+        cursor));
+    buffer_append_byte(&out, '\0');
+    assert_string_equal(out.at, "{\"topic\":\"a\" ,\"id\":\"1\"}\n");
+    assert_int_equal(jobs, 1);
+    buffer_fini(&out);
+}
+
 CLAIM(a_dump_keeps_callbacks_and_omits_internal_metas)
 {
     static const char answer[] =
