@@ -422,7 +422,7 @@ func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration)
 func (i *item) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"delay": i.Delay, "at": i.At, "ttl": i.TTL, "lease_for": i.Lease, "backoff": i.Backoff, "on_conflict": i.OnConflict,
-		"once": i.Once, "once_for": i.OnceFor, "keep_finished": i.Keep, "callback": i.Callback} {
+		"once": i.Once, "once_for": i.OnceFor, "keep_finished": i.Keep, "group": i.Group, "callback": i.Callback} {
 		add(query, name, value)
 	}
 	if i.Priority != nil {
@@ -453,6 +453,7 @@ type answer struct {
 	Error    string `json:"error,omitempty"`
 	Final    bool   `json:"final,omitempty"`
 	LeaseFor string `json:"lease_for,omitempty"`
+	Hold     string `json:"hold,omitempty"`
 	Progress string `json:"progress,omitempty"`
 
 	Result     []byte `json:"result_base64,omitempty"`
@@ -481,11 +482,13 @@ func (c *Client) Ack(ctx context.Context, leases ...string) ([]error, error) {
 type Ack struct {
 	Result      any
 	ContentType string // if another than that of the kind of value
+	// Hold is how long no job of its group is delivered; without a group, of its topic.
+	Hold time.Duration
 }
 
-// AckWith is Ack with a result, of one job. If the result is too big, the error is ErrRefused, and the job stays leased.
+// AckWith is Ack with a result, of one job, or with a hold. If the result is too big, the error is ErrRefused, and the job stays leased.
 func (c *Client) AckWith(ctx context.Context, ack Ack, leases ...string) ([]error, error) {
-	var like answer
+	like := answer{Hold: milliseconds(ack.Hold)}
 	if err := like.setResult(ack.Result, ack.ContentType); err != nil {
 		return nil, err
 	}
@@ -500,11 +503,12 @@ type Nack struct {
 
 	Result      any // as in Ack
 	ContentType string
+	Hold        time.Duration // as in Ack
 }
 
 // Nack reports that the jobs failed.
 func (c *Client) Nack(ctx context.Context, nack Nack, leases ...string) ([]error, error) {
-	like := answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final}
+	like := answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final, Hold: milliseconds(nack.Hold)}
 	if err := like.setResult(nack.Result, nack.ContentType); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ var kindOfCode = map[string]error{
 	"conflict":  ErrConflict, "leased": ErrConflict, "dead": ErrConflict,
 	"lease_ended":  ErrLeaseEnded,
 	"unauthorized": ErrDenied, "forbidden": ErrDenied,
-	"topic_full": ErrFull, "caller_full": ErrFull, "no_space": ErrFull, "memory": ErrFull,
+	"topic_full": ErrFull, "group_full": ErrFull, "caller_full": ErrFull, "no_space": ErrFull, "memory": ErrFull,
 	"too_many_requests": ErrUnavailable, "unavailable": ErrUnavailable, "stopping": ErrUnavailable,
 }
 

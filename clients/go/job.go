@@ -35,6 +35,7 @@ type Push struct {
 	OnceFor time.Duration
 	// KeepFinished is how long the server keeps the job and its result after its end, in place of the setting of the topic; see Keep.
 	KeepFinished *time.Duration
+	Group        string // groups, such as the tenants of a service, are served in turn and may have limits
 	Callback     string
 	Meta         map[string]string
 	ContentType  string
@@ -83,6 +84,7 @@ type Job struct {
 	CancelRequested bool `json:"cancel_requested"`
 
 	// Members of a job that has ended. Its State is "finished" or "dead".
+	Group      string    `json:"group"`
 	Outcome    string    `json:"outcome"` // acked, cancelled, expired
 	FinishedAt time.Time `json:"finished_at"`
 	DurationMS int64     `json:"duration_ms"`   // of the last attempt; see Duration
@@ -160,6 +162,7 @@ type item struct {
 	Once        string            `json:"once,omitempty"`
 	OnceFor     string            `json:"once_for,omitempty"`
 	Keep        string            `json:"keep_finished,omitempty"`
+	Group       string            `json:"group,omitempty"`
 	Callback    string            `json:"callback,omitempty"`
 	Meta        map[string]string `json:"meta,omitempty"`
 }
@@ -175,7 +178,7 @@ func (p *Push) item() (item, error) {
 	made := item{
 		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,
 		TTL: milliseconds(p.TTL), Lease: milliseconds(p.Lease), MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, OnConflict: p.OnConflict,
-		Once: p.Once, OnceFor: milliseconds(p.OnceFor), Callback: p.Callback, Meta: p.Meta,
+		Once: p.Once, OnceFor: milliseconds(p.OnceFor), Callback: p.Callback, Meta: p.Meta, Group: p.Group,
 	}
 	if p.KeepFinished != nil {
 		made.Keep = wholeMilliseconds(*p.KeepFinished)

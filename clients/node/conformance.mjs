@@ -13,14 +13,14 @@ const results = (found) => ({ results: found.map((one) => (one ? one.code : "ok"
 
 function item(request) {
   const body = "body_base64" in request ? Buffer.from(request.body_base64, "base64") : "text" in request ? request.text : (request.json ?? null);
-  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, keep_finished_ms: keepFinished, content_type: contentType } = request;
-  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, keepFinished, contentType };
+  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, group, keep_finished_ms: keepFinished, content_type: contentType } = request;
+  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, group, keepFinished, contentType };
 }
 
 function shown(job) {
-  const { topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError } = job;
+  const { topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError, group } = job;
   const end = { finished_at_ms: job.finishedAt?.getTime(), duration_ms: job.duration, result_base64: job.result?.toString("base64") ?? null, result_type: job.resultType, outcome: outcome ?? null };
-  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, progress, last_error: lastError, ...end };
+  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, group, progress, last_error: lastError, ...end };
 }
 
 const taken = new Map();
@@ -95,8 +95,8 @@ const operations = {
   async wait({ topic, ids, any, timeout_ms: timeout }) {
     return { jobs: (await client.wait(ids.map((id) => ({ topic, id })), { any, timeout })).map(shown) }; // prettier-ignore
   },
-  ack: async (request) => results(await client.ack(given(request), resultOf(request))),
-  nack: async ({ delay_ms: delay, error, final, ...request }) => results(await client.nack(given(request), { delay, error, final, ...resultOf(request) })),
+  ack: async (request) => results(await client.ack(given(request), { ...resultOf(request), hold: request.hold_ms })),
+  nack: async ({ delay_ms: delay, error, final, ...request }) => results(await client.nack(given(request), { delay, error, final, ...resultOf(request), hold: request.hold_ms })),
   extend: async ({ lease_ms: lease, progress, ...request }) => results(await client.extend(given(request), { lease, progress })),
   again: async ({ leases, text, delay_ms: delay, priority }) => ({ done: await client.again(leases[0], { body: text, delay, priority }) }),
   async schedule({ name, topic, cron, zone, members, every_ms: every, ...rest }) {

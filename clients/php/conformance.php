@@ -50,7 +50,7 @@ function pushOptions(array $item): array
         'maxAttempts' => $item['max_attempts'] ?? null, 'backoff' => $item['backoff'] ?? null,
         'onConflict' => $item['on_conflict'] ?? null, 'contentType' => $item['content_type'] ?? null,
         'meta' => $item['meta'] ?? null, 'once' => $item['once'] ?? null,
-        'keepFinished' => seconds($item, 'keep_finished_ms'),
+        'keepFinished' => seconds($item, 'keep_finished_ms'), 'group' => $item['group'] ?? null,
     ];
     return array_filter($options, static fn (mixed $value): bool => $value !== null);
 }
@@ -62,7 +62,7 @@ function job(Job $job): array
         'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
         'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
         'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
-        'state' => $job->state, 'outcome' => $job->outcome, 'progress' => $job->progress, 'last_error' => $job->lastError,
+        'state' => $job->state, 'group' => $job->group, 'outcome' => $job->outcome, 'progress' => $job->progress, 'last_error' => $job->lastError,
         'finished_at_ms' => $job->finishedAt === null ? null : 1000 * (float) $job->finishedAt->format('U.u'),
         'duration_ms' => $job->duration === null ? null : 1000 * $job->duration,
         'result_base64' => $job->result === null ? null : base64_encode($job->result), 'result_type' => $job->resultType,
@@ -218,10 +218,11 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             $taken = array_column($found, null, 'lease') + $taken;
             return ['jobs' => array_map(job(...), $found)];
         case 'ack':
-            return results($client->ack(given($request, $taken), result_of($request), $request['result']['content_type'] ?? null));
+            [$type, $hold] = [$request['result']['content_type'] ?? null, seconds($request, 'hold_ms')];
+            return results($client->ack(given($request, $taken), result_of($request), $type, $hold));
         case 'nack':
             [$delay, $error, $final] = [seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false];
-            return results($client->nack(given($request, $taken), $delay, $error, $final, result_of($request)));
+            return results($client->nack(given($request, $taken), $delay, $error, $final, result_of($request), hold: seconds($request, 'hold_ms')));
         case 'extend':
             $progress = $request['progress'] ?? '';
             return results($client->extend(given($request, $taken), seconds($request, 'lease_ms'), $progress));

@@ -31,7 +31,7 @@ def problem(fault):
 
 def push_options(request):
     body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
-    options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "meta", "content_type") if name in request}
+    options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "group", "meta", "content_type") if name in request}
     return {"body": body, "delay": seconds(request, "delay_ms"), "at": seconds(request, "at_ms"), "ttl": seconds(request, "ttl_ms"), "keep_finished": seconds(request, "keep_finished_ms"), **options}
 
 
@@ -44,7 +44,7 @@ def result_of(step):
 def job(found):
     return {"topic": found.topic, "id": found.id, "lease": found.lease, "attempt": found.attempt, "delivery": found.delivery,
             "body_base64": base64.b64encode(found.body).decode(), "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
-            "cancel_requested": found.cancel_requested, "state": found.state, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
+            "cancel_requested": found.cancel_requested, "state": found.state, "group": found.group, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
             "finished_at_ms": found.finished_at and found.finished_at.timestamp() * 1000, "duration_ms": found.duration and found.duration.total_seconds() * 1000,
             "result_base64": None if found.result is None else base64.b64encode(found.result).decode(), "result_type": found.result_type}
 
@@ -105,12 +105,12 @@ class Adapter:
 
     def ack(self, request):
         result, content_type = result_of(request)
-        return results(self.client.ack(*self.given(request), result=result, content_type=content_type))
+        return results(self.client.ack(*self.given(request), result=result, content_type=content_type, hold=seconds(request, "hold_ms")))
 
     def nack(self, request):
         result, content_type = result_of(request)
         return results(self.client.nack(*self.given(request), delay=seconds(request, "delay_ms"), error=request.get("error", ""), final=request.get("final", False),
-                                        result=result, content_type=content_type))
+                                        result=result, content_type=content_type, hold=seconds(request, "hold_ms")))
 
     def extend(self, request):
         return results(self.client.extend(*self.given(request), lease=seconds(request, "lease_ms"), progress=request.get("progress", "")))

@@ -50,6 +50,8 @@ export interface PushOptions {
   onceFor?: Duration | undefined;
   /** How long the server keeps the job and its result after its end. Default: the setting of the topic. */
   keepFinished?: Duration | undefined;
+  /** Groups, such as the tenants of a service, are served in turn and may have limits. */
+  group?: string | undefined;
   callback?: string | undefined;
   meta?: Readonly<Record<string, string>> | undefined;
   contentType?: string | undefined;
@@ -133,7 +135,10 @@ export interface TakeOptions extends CallOptions {
   consumer?: string | undefined;
 }
 
-export interface AckOptions extends CallOptions, ResultOptions {}
+export interface AckOptions extends CallOptions, ResultOptions {
+  /** How long no job of its group is delivered; without a group, of its topic. */
+  hold?: Duration | undefined;
+}
 
 export interface ExtendOptions extends CallOptions {
   lease?: Duration | undefined;
@@ -142,7 +147,7 @@ export interface ExtendOptions extends CallOptions {
 }
 
 /** A nack with a result must be final; the result is sent to those that wait for the job. */
-export interface NackOptions extends CallOptions, ResultOptions {
+export interface NackOptions extends AckOptions {
   delay?: Duration | undefined;
   error?: string | undefined;
   final?: boolean | undefined;
@@ -362,14 +367,14 @@ export class Client {
 
   /** Acks jobs. A job that an earlier try may have acked is a success. With a `result`, acks one job: one that is too big is Refused, and the job stays leased. */
   ack(leases: Leases, options: AckOptions = {}): Promise<LeaseResults> {
-    return this.#answer("ack", leases, resultMembers(options.result, options.contentType), options);
+    return this.#answer("ack", leases, { ...resultMembers(options.result, options.contentType), ...holdMembers(options) }, options);
   }
 
   nack(leases: Leases, options: NackOptions = {}): Promise<LeaseResults> {
     const delay = options.delay === undefined ? {} : { delay: durationText(options.delay) };
     const error = options.error ? { error: cutText(options.error) } : {};
     const result = resultMembers(options.result, options.contentType);
-    return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}), ...result }, options);
+    return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}), ...result, ...holdMembers(options) }, options);
   }
 
   extend(leases: Leases, options: ExtendOptions = {}): Promise<LeaseResults> {
@@ -450,6 +455,10 @@ export function resultMembers(result: unknown, contentType?: string): Json {
   if (result === undefined || result === null) return {};
   const [bytes, type] = bodyOf(result, contentType);
   return { result_base64: bytes.toString("base64"), result_type: type };
+}
+
+function holdMembers({ hold }: AckOptions): Json {
+  return hold === undefined ? {} : { hold: durationText(hold) };
 }
 
 /** Cuts a text to so many bytes of UTF-8, and removes control characters. */
@@ -534,6 +543,7 @@ function itemText(item: PushItem): string {
     once: item.once,
     once_for: span(item.onceFor),
     keep_finished: span(item.keepFinished),
+    group: item.group,
     callback: item.callback,
     meta: Object.keys(meta).length > 0 ? meta : undefined,
   });

@@ -80,6 +80,7 @@ const BY_CODE: Readonly<Record<string, typeof TarryError>> = {
   unauthorized: Denied,
   forbidden: Denied,
   topic_full: Full,
+  group_full: Full,
   caller_full: Full,
   no_space: Full,
   memory: Full,

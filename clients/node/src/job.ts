@@ -73,6 +73,7 @@ export interface JobFacts {
   readonly consumer: string | undefined;
   /** Leased with a requested cancel: unless the job is acked, it is cancelled when the lease ends. */
   readonly cancelRequested: boolean;
+  readonly group?: string | undefined;
   /** How a finished job ended. */
   readonly outcome?: "acked" | "cancelled" | "expired" | undefined;
   readonly finishedAt?: Date | undefined;
@@ -143,6 +144,7 @@ export function jobOf(data: Readonly<Record<string, unknown>>): Job {
     lastError: maybe("last_error"),
     consumer: maybe("consumer"),
     cancelRequested: data["cancel_requested"] === true,
+    group: maybe("group"),
     outcome: maybe("outcome") as JobFacts["outcome"],
     finishedAt: dateOf(data["finished_at"]),
     duration: typeof data["duration_ms"] === "number" ? data["duration_ms"] : undefined,

@@ -63,6 +63,7 @@ final class Client
      * @param array<string, string> $meta
      * @param int|float|\DateInterval|null $keepFinished how long the server keeps the job and its result after its end;
      * else as its topic says
+     * @param string|null $group groups, such as the tenants of a service, are served in turn and may have limits
      * @throws TarryError
      */
     public function push(
@@ -80,6 +81,7 @@ final class Client
         ?string $once = null,
         int|float|\DateInterval|null $onceFor = null,
         int|float|\DateInterval|null $keepFinished = null,
+        ?string $group = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -253,6 +255,7 @@ final class Client
         ?string $once = null,
         int|float|\DateInterval|null $onceFor = null,
         int|float|\DateInterval|null $keepFinished = null,
+        ?string $group = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -278,6 +281,7 @@ final class Client
             'once' => $once,
             'once_for' => $onceFor === null ? null : Format::milliseconds($onceFor),
             'keep_finished' => $keepFinished === null ? null : Format::milliseconds($keepFinished),
+            'group' => $group,
             'callback' => $callback,
             'meta' => $meta === [] ? null : (object) $meta,
         ], static fn (mixed $value): bool => $value !== null);
@@ -509,12 +513,23 @@ final class Client
      *
      * @param string|Job|array<string|Job> $jobs or their leases
      * @param mixed $result of one job, as a body in push(). One that is too big is Refused, and the job stays leased
+     * @param int|float|\DateInterval|null $hold how long no job of its group is delivered; without a group, of its topic
      * @return list<TarryError|null>
      * @throws TarryError
      */
-    public function ack(string|Job|array $jobs, mixed $result = null, ?string $contentType = null): array
+    public function ack(
+        string|Job|array $jobs,
+        mixed $result = null,
+        ?string $contentType = null,
+        int|float|\DateInterval|null $hold = null,
+    ): array {
+        return $this->answers('ack', $jobs, self::resultOfOne($jobs, $result, $contentType) + self::holdOptions($hold));
+    }
+
+    /** @return array<string, string> */
+    private static function holdOptions(int|float|\DateInterval|null $hold): array
     {
-        return $this->answers('ack', $jobs, self::resultOfOne($jobs, $result, $contentType));
+        return $hold === null ? [] : ['hold' => Format::milliseconds($hold)];
     }
 
     /**
@@ -534,6 +549,7 @@ final class Client
      *
      * @param string|Job|array<string|Job> $jobs or their leases
      * @param mixed $result of one job, if it is final: sent to those that wait for the job
+     * @param int|float|\DateInterval|null $hold as in ack()
      * @return list<TarryError|null>
      * @throws TarryError
      */
@@ -544,9 +560,10 @@ final class Client
         bool $final = false,
         mixed $result = null,
         ?string $contentType = null,
+        int|float|\DateInterval|null $hold = null,
     ): array {
         $options = self::nackOptions($delay, $error, $final) + self::resultOfOne($jobs, $result, $contentType);
-        return $this->answers('nack', $jobs, $options);
+        return $this->answers('nack', $jobs, $options + self::holdOptions($hold));
     }
 
     /**

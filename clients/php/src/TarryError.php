@@ -16,6 +16,7 @@ class TarryError extends \RuntimeException
         'unauthorized' => Denied::class,
         'forbidden' => Denied::class,
         'topic_full' => Full::class,
+        'group_full' => Full::class,
         'caller_full' => Full::class,
         'no_space' => Full::class,
         'memory' => Full::class,

@@ -99,6 +99,7 @@ class Client:
         once: str | None = None,
         once_for: Duration | None = None,
         keep_finished: Duration | None = None,
+        group: str | None = None,
         callback: str | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
@@ -108,7 +109,8 @@ class Client:
         """
         Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. `once`: if a push to the topic had the same text within
         `once_for` (5 minutes), nothing changes and the result is "existed", even if its job has ended; the server then generates a missing id.
-        `keep_finished`: how long the server keeps the job and its result after its end, in place of the setting of the topic.
+        `keep_finished`: how long the server keeps the job and its result after its end, in place of the setting of the topic. `group`: groups, such as the tenants of
+        a service, are served in turn and may have limits.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given)])
@@ -309,12 +311,13 @@ class Client:
         jobs = answer.get("jobs")
         return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
 
-    def ack(self, *jobs: Leases, result: Any = None, content_type: str | None = None) -> Outcomes:
+    def ack(self, *jobs: Leases, result: Any = None, content_type: str | None = None, hold: Duration | None = None) -> Outcomes:
         """
         Acks jobs, or their leases; None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts. `result`, of one job: bytes, text,
-        or what becomes JSON. A result that is too big is Refused, and the job stays leased.
+        or what becomes JSON. A result that is too big is Refused, and the job stays leased. `hold`: how long no job of its group is
+        delivered; without a group, of its topic.
         """
-        return self._answers("ack", _items(jobs, {**_result(result, content_type)}))
+        return self._answers("ack", _items(jobs, _result(result, content_type) | _hold(hold)))
 
     def nack(
         self,
@@ -324,12 +327,13 @@ class Client:
         final: bool = False,
         result: Any = None,
         content_type: str | None = None,
+        hold: Duration | None = None,
     ) -> Outcomes:
-        """Reports that jobs failed. `result`, of one job, with `final`: sent to those that wait for the job."""
+        """Reports that jobs failed. `result`, of one job, with `final`: sent to those that wait for the job. `hold` as in ack()."""
         options: dict[str, Any] = {"delay": milliseconds(delay)} if delay is not None else {}
         options |= {"error": cut_text(error)} if error else {}
         options |= {"final": True} if final else {}
-        return self._answers("nack", _items(jobs, options | _result(result, content_type)))
+        return self._answers("nack", _items(jobs, options | _result(result, content_type) | _hold(hold)))
 
     def extend(self, *jobs: Leases, lease: Duration | None = None, progress: str = "") -> Outcomes:
         """Makes the leases end later. `progress`, up to 256 bytes of text, is shown with the job."""
@@ -406,6 +410,10 @@ def _result(result: Any, content_type: str | None = None) -> dict[str, Any]:
     return {"result_base64": base64.b64encode(data).decode(), "result_type": kind}
 
 
+def _hold(hold: Duration | None) -> dict[str, Any]:
+    return {} if hold is None else {"hold": milliseconds(hold)}
+
+
 def _batches(items: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
     start = size = 0
     for at, item in enumerate(items):
@@ -438,7 +446,7 @@ def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
 _ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
 _META = {"traceparent": "Traceparent", "tracestate": "Tracestate"}
 _TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds, "keep_finished": milliseconds}  # as the API has them
-_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "callback")
+_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "group", "callback")
 
 
 def _item(given: Mapping[str, Any]) -> dict[str, Any]:

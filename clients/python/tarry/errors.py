@@ -65,6 +65,7 @@ _BY_CODE: dict[str, type[TarryError]] = {
     "unauthorized": Denied,
     "forbidden": Denied,
     "topic_full": Full,
+    "group_full": Full,
     "caller_full": Full,
     "no_space": Full,
     "memory": Full,

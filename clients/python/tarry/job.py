@@ -93,6 +93,7 @@ class Job:
     """The name of the consumer that holds the job."""
     cancel_requested: bool = False
     """Whether a cancel was requested while the job was leased: unless it is acked, it is cancelled when the lease ends."""
+    group: str | None = None
     outcome: str | None = None
     """How a finished job ended: acked, cancelled or expired."""
     finished_at: datetime.datetime | None = None
@@ -154,6 +155,7 @@ def job_of(data: Mapping[str, Any]) -> Job:
         last_error=data.get("last_error"),
         consumer=data.get("consumer"),
         cancel_requested=data.get("cancel_requested", False),
+        group=data.get("group"),
         outcome=data.get("outcome"),
         finished_at=time_of(data.get("finished_at")),
         duration=datetime.timedelta(milliseconds=data["duration_ms"]) if data.get("duration_ms") is not None else None,

@@ -97,6 +97,8 @@ type call struct {
 	IDs         []string          `json:"ids"`
 	Any         bool              `json:"any"`
 	KeepMS      *int              `json:"keep_finished_ms"`
+	Group       string            `json:"group"`
+	HoldMS      int               `json:"hold_ms"`
 	GraceMS     int               `json:"grace_ms"`
 	Secrets     []string          `json:"secrets"`
 	Headers     map[string]string `json:"headers"`
@@ -141,7 +143,7 @@ func problem(err error) object {
 func (c *call) push() tarry.Push {
 	made := tarry.Push{
 		Topic: c.Topic, ID: c.ID, Body: c.Body, Delay: ms(c.DelayMS), Priority: c.Priority, TTL: ms(c.TTLMS), MaxAttempts: c.MaxAttempts,
-		Backoff: c.Backoff, OnConflict: c.OnConflict, Once: c.Once, Meta: c.Meta, ContentType: c.ContentType,
+		Backoff: c.Backoff, OnConflict: c.OnConflict, Once: c.Once, Meta: c.Meta, ContentType: c.ContentType, Group: c.Group,
 	}
 	if c.KeepMS != nil {
 		made.KeepFinished = tarry.Keep(ms(*c.KeepMS))
@@ -179,7 +181,7 @@ func job(one *tarry.Job) object {
 	}
 	shown := object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
 		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested,
-		"state": one.State, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
+		"state": one.State, "group": one.Group, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
 		"outcome": nil, "result_base64": nil}
 	if one.Outcome != "" {
 		shown["outcome"], shown["finished_at_ms"] = one.Outcome, one.FinishedAt.UnixMilli()
@@ -285,13 +287,13 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		}
 		return object{"jobs": jobs}, err
 	case "ack":
-		if value, contentType := c.Result.value(); value != nil {
-			return results(client.AckWith(ctx, tarry.Ack{Result: value, ContentType: contentType}, c.given()...))
+		if value, contentType := c.Result.value(); value != nil || c.HoldMS != 0 {
+			return results(client.AckWith(ctx, tarry.Ack{Result: value, ContentType: contentType, Hold: ms(c.HoldMS)}, c.given()...))
 		}
 		return results(client.Ack(ctx, c.given()...))
 	case "nack":
 		value, contentType := c.Result.value()
-		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final, Result: value, ContentType: contentType}, c.given()...))
+		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final, Result: value, ContentType: contentType, Hold: ms(c.HoldMS)}, c.given()...))
 	case "extend":
 		if c.Progress != "" {
 			return results(client.ExtendWith(ctx, tarry.Extend{Lease: ms(c.LeaseMS), Progress: c.Progress}, c.given()...))

@@ -1,5 +1,6 @@
 package io.tarry;
 
+import java.time.Duration;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -10,6 +11,7 @@ public final class Ack {
     final List<String> leases;
     private Object result;
     private String contentType;
+    private Duration hold;
 
     public Ack(Job... jobs) {
         this(List.of(jobs));
@@ -31,16 +33,25 @@ public final class Ack {
         return this;
     }
 
-    Map<String, Object> options() {
-        return result(leases, new LinkedHashMap<>(), result, contentType);
+    /** Sets how long no job of its group is delivered; without a group, of its topic. */
+    public Ack hold(Duration hold) {
+        this.hold = hold;
+        return this;
     }
 
-    /** Adds the result to the options of an answer. */
-    static Map<String, Object> result(Collection<String> leases, Map<String, Object> options, Object result, String contentType) {
+    Map<String, Object> options() {
+        return result(leases, new LinkedHashMap<>(), result, contentType, hold);
+    }
+
+    /** Adds the result and the hold to the options of an answer. */
+    static Map<String, Object> result(Collection<String> leases, Map<String, Object> options, Object result, String contentType, Duration hold) {
         if (result != null && leases.size() != 1) {
             throw new IllegalArgumentException("a result belongs to one job, so ack the others in another call");
         }
         options.putAll(Api.result(result, contentType));
+        if (hold != null) {
+            options.put("hold", Api.milliseconds(hold));
+        }
         return options;
     }
 }

@@ -243,7 +243,7 @@ public final class Client implements AutoCloseable {
 
     private static final Collection<String> TRACES = List.of("traceparent", "tracestate");
     private static final Collection<String> IN_THE_QUERY =
-        List.of("delay", "at", "priority", "ttl", "lease_for", "max_attempts", "backoff", "on_conflict", "once", "once_for", "keep_finished", "callback");
+        List.of("delay", "at", "priority", "ttl", "lease_for", "max_attempts", "backoff", "on_conflict", "once", "once_for", "keep_finished", "group", "callback");
 
     /** Returns one result per push, in order. A refused push has its error in its place and does not affect the others. More than 1,000 are sent as several requests. */
     public List<Pushed> pushMany(List<Push> pushes) {

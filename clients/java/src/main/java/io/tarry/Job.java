@@ -126,6 +126,11 @@ public final class Job {
         return Optional.ofNullable(text("consumer", null));
     }
 
+    /** The group in which the job was pushed. */
+    public Optional<String> group() {
+        return Optional.ofNullable(text("group", null));
+    }
+
     /** How a finished job ended: acked, cancelled or expired. */
     public Optional<String> outcome() {
         return Optional.ofNullable(text("outcome", null));

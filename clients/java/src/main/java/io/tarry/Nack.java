@@ -13,6 +13,7 @@ public final class Nack {
     private boolean isFinal;
     private Object result;
     private String contentType;
+    private Duration hold;
 
     public Nack(Job... jobs) {
         this(List.of(jobs));
@@ -51,7 +52,13 @@ public final class Nack {
         return this;
     }
 
+    /** Sets how long no job of its group is delivered; without a group, of its topic. */
+    public Nack hold(Duration hold) {
+        this.hold = hold;
+        return this;
+    }
+
     Map<String, Object> options() {
-        return Ack.result(leases, Client.nackOptions(delay, error, isFinal), result, contentType);
+        return Ack.result(leases, Client.nackOptions(delay, error, isFinal), result, contentType, hold);
     }
 }

@@ -80,6 +80,11 @@ public final class Push {
         return with("keep_finished", Api.milliseconds(time));
     }
 
+    /** Sets the group. Groups, such as the tenants of a service, are served in turn and may have limits. */
+    public Push group(String group) {
+        return with("group", group);
+    }
+
     public Push callback(String url) {
         return with("callback", url);
     }

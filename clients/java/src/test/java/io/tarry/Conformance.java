@@ -110,6 +110,7 @@ public final class Conformance {
             Optional.ofNullable(text("once")).ifPresent(push::once);
             Optional.ofNullable(text("content_type")).ifPresent(push::contentType);
             Optional.ofNullable(duration("keep_finished_ms")).ifPresent(push::keepFinished);
+            Optional.ofNullable(text("group")).ifPresent(push::group);
             if (has("priority")) {
                 push.priority(number("priority", 0));
             }
@@ -143,7 +144,7 @@ public final class Conformance {
     private static Map<String, Object> job(Job job) {
         return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
             "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
-            "cancel_requested", job.isCancelRequested(), "state", job.state(), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
+            "cancel_requested", job.isCancelRequested(), "state", job.state(), "group", job.group().orElse(null), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
             "last_error", job.lastError().orElse(null), "finished_at_ms", job.finishedAt() == null ? null : job.finishedAt().toEpochMilli(),
             "duration_ms", job.duration().map(Duration::toMillis).orElse(null), "result_type", job.resultType().orElse(null),
             "result_base64", job.result().map(Base64.getEncoder()::encodeToString).orElse(null));
@@ -212,9 +213,9 @@ public final class Conformance {
                 if (request.has("as") && !request.has("result") && !request.text("as").equals("list")) {
                     return results(client.ack(request.given().toArray(new Job[0])));
                 }
-                return results(client.ack(new Ack(request.given()).result(request.result()).contentType(request.resultType())));
+                return results(client.ack(new Ack(request.given()).result(request.result()).contentType(request.resultType()).hold(request.duration("hold_ms"))));
             case "nack":
-                Nack nack = new Nack(request.given()).delay(request.duration("delay_ms")).error(request.text("error")).result(request.result()).contentType(request.resultType());
+                Nack nack = new Nack(request.given()).delay(request.duration("delay_ms")).error(request.text("error")).result(request.result()).contentType(request.resultType()).hold(request.duration("hold_ms"));
                 return results(client.nack(Boolean.TRUE.equals(request.members.get("final")) ? nack.isFinal() : nack));
             case "extend":
                 Extend extend = new Extend(request.given()).lease(request.duration("lease_ms"));
