@@ -839,3 +839,24 @@ def test_work_prints_the_awaited_topic_at_its_start(start_server):
         with subprocess.Popen([str(BINARY), "work", topic, "--url", server.url, "--", "true"], stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stderr.readline() == line + "\n"
             worker.terminate()
+
+
+def test_groups_are_pushed_shown_changed_and_paused(tarry):
+    tarry("topic", "set", "flow", "rate=50/s", "group_limit=2")
+    for n in range(3):
+        tarry("push", "flow", str(n), "--group", "shop-7", "--body", "x")
+    assert "shop-7" in tarry("groups", "flow", "--order", "ready")
+    assert re.search(r"^group +shop-7$", tarry("get", "flow", "0"), re.M)
+    out = tarry("group", "set", "flow", "shop-7", "weight=5", "limit=1")
+    assert "settings.weight" in out and "settings.limit" in out
+    out = tarry("group", "set", "flow", "shop-7", "limit=")
+    assert "settings.weight" in out and "settings.limit" not in out, "the others stay"
+    assert "group_paused" in tarry("group", "pause", "flow", "shop-7", "--for", "1h")
+    assert "its group, which is paused" in tarry("get", "flow", "0")
+    assert "paused" not in tarry("group", "resume", "flow", "shop-7")
+    taken = json.loads(tarry("take", "flow", "--wait", "10s", "--json"))["jobs"][0]
+    tarry("nack", taken["lease"], "--hold", "1h")
+    assert "hold" in tarry("groups", "flow", "--order", "held")
+    assert "settings.weight" not in tarry("group", "reset", "flow", "shop-7")
+    tarry("group", "show", "flow", "shop-7", "more", code=USAGE)
+    tarry("group", "set", "flow", "shop-7", code=USAGE)

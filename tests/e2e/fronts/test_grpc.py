@@ -118,8 +118,22 @@ def test_errors_have_the_codes_of_rest(stub):
     assert "type.googleapis.com/google.rpc.ErrorInfo" in details(failed) and "conflict" in details(failed) and "tarry" in details(failed)
     assert "'priority' is '70000'" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Push, topic="mail", priority={"value": 70000}).details()
     assert "'topic' is missing" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Push).details()
-    assert "groups" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Push, topic="mail", group="g").details()
+    assert "'group' is 'a b'" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Push, topic="mail", group="a b").details()
+    assert "'hold'" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Extend, lease="x", hold=duration(1)).details()
     assert "'delay'" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Ack, lease="x", delay=duration(1)).details()
+
+
+def test_a_job_has_its_group_and_its_topic_its_limits(stub):
+    settings = stub.PutTopic(topic="flow", settings={"limit": 9, "rate": "10/s", "group_limit": 1}).settings
+    assert (settings.limit, settings.rate, settings.group_limit) == (9, "10/s", 1)
+    for ident in "ab":
+        stub.Push(topic="flow", id=ident, group="shop-7")
+    [taken] = stub.Take(topics=["flow"], max=5, wait=duration(10)).jobs
+    assert taken.group == "shop-7"
+    waiting = stub.Get(topic="flow", id="b" if taken.id == "a" else "a")
+    assert (waiting.group, waiting.held_by) == ("shop-7", "group_limit")
+    stub.Nack(lease=taken.lease, hold=duration(600))
+    assert stub.Get(topic="flow", id=waiting.id).held_by == "hold"
 
 
 def test_unknown_fields_are_ignored(stub, server):

@@ -239,4 +239,34 @@ CLAIM(a_kept_job_becomes_the_line_that_pushes_it_again)
     buffer_fini(&line);
 }
 
+CLAIM(flow_settings_are_read_as_they_are_written)
+{
+    const struct topic_flow given = {.topic = {5, {10, FREQUENCY_SECOND}, 4},
+                                     .group = {1, {90, FREQUENCY_MINUTE}, 2},
+                                     .group_max_jobs = 1000,
+                                     .group_order = FLOW_STRICT,
+                                     .one_shard = true};
+    struct topic_flow read = {0};
+    struct json_value object, value;
+    struct json_cursor cursor = {0};
+    struct slice key;
+    struct buffer out, text;
+    bool is_good;
+    buffer_init(&out, 4096);
+    buffer_init(&text, 4096);
+    assert_non_null(buffer_reserve(&text, 1000));
+    job_json_write_flow(&out, &given);
+    buffer_append_byte(&out, '}');
+    out.at[0] = '{';
+    assert_true(json_check(buffer_slice(&out), &object, NULL));
+    while (json_next_member(object, &cursor, &key, &value)) {
+        is_good = false;
+        assert_true(job_json_read_flow(key, value, &text, &read, &is_good));
+        assert_true(is_good);
+    }
+    assert_true(topic_flow_equal(&given, &read));
+    buffer_fini(&out);
+    buffer_fini(&text);
+}
+
 CLAIMS_MAIN(NULL, NULL)
