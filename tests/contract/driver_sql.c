@@ -160,7 +160,8 @@ static struct database databases[] = {
                 "FROM tarry.awaited) FROM tarry_test.clock $$",
                 "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.level;"
                 "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-                "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.awaited"},
+                "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.awaited;"
+                "DELETE FROM tarry.grp; DELETE FROM tarry.grp_note"},
     },
     {
         .name = "mariadb",
@@ -328,6 +329,7 @@ extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
 const struct driver driver_postgres = {
     .name = "postgres",
+    .groups = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */

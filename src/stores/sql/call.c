@@ -35,15 +35,17 @@ void sql_call_reset_results(struct sql_call *call)
     free(call->jobs);
     free(call->finished);
     free(call->topics);
+    free(call->groups);
     free(call->tokens);
     free(call->forecast);
     call->items = NULL;
     call->jobs = NULL;
     call->finished = NULL;
     call->topics = NULL;
+    call->groups = NULL;
     call->tokens = NULL;
     call->forecast = NULL;
-    call->job_count = call->topic_count = call->cursor_bytes = 0;
+    call->job_count = call->topic_count = call->group_count = call->cursor_bytes = 0;
     call->status = QUEUE_OK;
     call->step_affected = 0;
     call->observations.count = 0;
@@ -181,6 +183,8 @@ void sql_call_reply(struct sql_call *call)
         .drained = call->drained,
         .topics = call->topics,
         .topic_count = call->topic_count,
+        .groups = call->groups,
+        .group_count = call->group_count,
         .cursor = slice_make(call->cursor, call->cursor_bytes),
         .affected = call->affected,
         .forecast = call->status == QUEUE_OK ? call->forecast : NULL,
@@ -248,7 +252,15 @@ void sql_wall_write(struct sql_call *call, int64_t adjust_ms)
         time_write(&call->items[i].lease_until_ms, adjust_ms);
     }
     for (size_t i = 0; i < call->job_count; i++)
+    {
         job_write(&call->jobs[i].job, adjust_ms);
+        time_write(&call->jobs[i].held_until_ms, adjust_ms);
+    }
+    for (size_t i = 0; i < call->group_count; i++) {
+        time_write(&call->groups[i].settings.paused_until_ms, adjust_ms);
+        time_write(&call->groups[i].held_until_ms, adjust_ms);
+        time_write(&call->groups[i].oldest_ready_due_ms, adjust_ms);
+    }
     for (size_t i = 0; call->finished && i < call->job_count; i++)
         time_write(&call->finished[i].finished_ms, adjust_ms);
     for (size_t i = 0; i < call->topic_count; i++) {

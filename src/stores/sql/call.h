@@ -9,7 +9,7 @@
 #define TARRY_SQL_CALL_H
 
 #include "base/list.h"
-#include "queue/queue.h"
+#include "queue/groups.h"
 #include "queue/traits.h"
 #include "sql/effect.h"
 
@@ -39,6 +39,8 @@ struct sql_observation {
     /* a time before the check began: a job committed after it may be missing from next_ms, but is
      * not due earlier */
     int64_t seen_ms;
+    bool has_no_bound; /* jobs that are held may be due before next_ms */
+    bool is_limited;   /* the end of a lease may make a job of the topic ready for delivery */
 };
 VECTOR_DECLARE(sql_observations, struct sql_observation)
 VECTOR_DECLARE(sql_results, void *)
@@ -69,9 +71,10 @@ struct sql_call {
     struct queue_job *jobs;
     struct queue_end *finished; /* ends of the jobs; NULL: none has finished */
     struct queue_topic *topics;
-    size_t job_count, topic_count;
+    struct queue_group *groups;
+    size_t job_count, topic_count, group_count;
     char *tokens;
-    char cursor[64];
+    char cursor[GROUPS_CURSOR_BYTES_MAX]; /* of groups, or a shorter one */
     size_t cursor_bytes;
     struct queue_forecast *forecast;
     struct sql_results results; /* owned by the dialect, kept until the reply */

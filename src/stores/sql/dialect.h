@@ -166,6 +166,7 @@ struct sql_dialect {
     bool has_single_transactions;
     bool has_whole_transactions; /* see sql_plan.is_whole */
     bool keeps_finished;         /* finished jobs and waits for their end */
+    bool groups;                 /* groups, limits, rates and holds */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */

@@ -116,6 +116,9 @@ void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
         bool is_due = observation->next_ms <= observation->seen_ms;
         sql_topic_seen(topic, observation->next_ms, observation->seen_ms, took,
                        took && is_due && brought(calls, observation->topic));
+        if (observation->has_no_bound)
+            topic->bound_ms = 0;
+        topic->is_limited = observation->is_limited;
         sql_topic_plan_changed(&hints->context->plan, topic);
     }
 }

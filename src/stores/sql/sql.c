@@ -443,6 +443,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .keeps_history = true,
         .keeps_finished = sql->dialect->keeps_finished,
         .awaits = sql->dialect->keeps_finished,
+        .groups = sql->dialect->groups,
+        .group_max_jobs = sql->dialect->groups,
         .healthy = figures.is_up,
         .accepting = !figures.is_full,
     };

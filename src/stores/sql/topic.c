@@ -155,6 +155,14 @@ void sql_steps_read(struct slice steps, struct backoff *out)
         *out = (struct backoff){0};
 }
 
+/* Reads limit, rate and burst from four numbers. */
+static struct flow_limits limits_of(const int64_t *at)
+{
+    return (struct flow_limits){.limit = (uint32_t)at[0],
+                                .rate = {(uint32_t)at[1], (enum frequency_unit)at[2]},
+                                .burst = (uint32_t)at[3]};
+}
+
 static struct topic_settings settings_of(const struct sql_topic_figures *figures)
 {
     const int64_t *at = figures->numbers;
@@ -179,6 +187,9 @@ static struct topic_settings settings_of(const struct sql_topic_figures *figures
         .push_rate = {.count = (uint32_t)at[SQL_FIGURE_RATE_COUNT],
                       .unit = (enum frequency_unit)at[SQL_FIGURE_RATE_UNIT]},
         .extension = figures->extension,
+        .flow = {.topic = limits_of(figures->flow + SQL_FLOW_LIMIT),
+                 .group = limits_of(figures->flow + SQL_FLOW_GROUP_LIMIT),
+                 .group_max_jobs = (uint64_t)figures->flow[SQL_FLOW_GROUP_JOBS_MAX]},
     };
     if (settings.policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(figures->steps, &settings.policy.backoff);
@@ -204,6 +215,7 @@ static struct queue_counts counts_of(const struct sql_topic_figures *figures)
         .dead = difference(counts[SQL_COUNT_DEAD], 0),
         .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
         .finished = difference(counts[SQL_COUNT_KEPT], 0),
+        .held = (uint64_t)figures->flow[SQL_FLOW_HELD],
     };
 }
 

@@ -24,6 +24,7 @@ struct sql_topic {
     bool asked;    /* that check is in progress */
     bool in_round; /* was checked from 0 in this round over all topics */
     bool paused;
+    bool is_limited;   /* the end of a lease may make a job ready for delivery */
     int64_t bound_ms;  /* takes begin here */
     int64_t next_ms;   /* time of the next on_ready; INT64_MAX: unknown */
     int64_t resume_ms; /* end of the pause; INT64_MAX: never */
@@ -116,11 +117,27 @@ enum sql_topic_figure {
     SQL_TOPIC_FIGURES
 };
 
+/* The columns after those above, of dialects with groups. */
+enum {
+    SQL_FLOW_LIMIT,
+    SQL_FLOW_RATE_COUNT,
+    SQL_FLOW_RATE_UNIT,
+    SQL_FLOW_BURST,
+    SQL_FLOW_GROUP_LIMIT,
+    SQL_FLOW_GROUP_RATE_COUNT,
+    SQL_FLOW_GROUP_RATE_UNIT,
+    SQL_FLOW_GROUP_BURST,
+    SQL_FLOW_GROUP_JOBS_MAX,
+    SQL_FLOW_HELD, /* number of ready jobs that are held */
+    SQL_FLOW_FIGURES
+};
+
 struct sql_topic_figures {
     int64_t numbers[SQL_TOPIC_FIGURES]; /* NULL is read as 0 */
     bool has_priority;
     struct slice name, extension, steps;
     int64_t counts[SQL_COUNTS];
+    int64_t flow[SQL_FLOW_FIGURES]; /* zero in dialects without groups */
 };
 
 static inline bool sql_topic_figure_is_number(enum sql_topic_figure figure)

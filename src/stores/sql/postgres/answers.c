@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/trouble.h"
 #include "queue/cursor.h"
+#include "queue/groups.h"
 #include "queue/status.h"
 #include "sql/topic.h"
 
@@ -117,6 +118,8 @@ enum {
     SHOWN_ROW,
     SHOWN_NEXT_DUE,
     SHOWN_STEPS,
+    SHOWN_GROUP,
+    SHOWN_TURN,
     /* Columns of tarry._seen only. */
     SEEN_PROGRESS,
     SEEN_KEEP,
@@ -125,7 +128,9 @@ enum {
     SEEN_DURATION,
     SEEN_RESULT_TYPE,
     SEEN_RESULT,
-    SEEN_HAS_BODY
+    SEEN_HAS_BODY,
+    SEEN_HELD_BY,
+    SEEN_HELD_UNTIL
 };
 
 static const struct {
@@ -145,6 +150,8 @@ static const struct {
     {"dead", QUEUE_DEAD_STATE, NULL},
     {"lease_ended", QUEUE_LEASE_ENDED, NULL},
     {"too_many_topics", QUEUE_TOO_MANY_TOPICS, NULL},
+    {"too_many_groups", QUEUE_TOO_MANY_GROUPS, NULL},
+    {"group_full", QUEUE_GROUP_FULL, NULL},
     {"topic_full", QUEUE_TOPIC_FULL, NULL},
     {"bad_at", QUEUE_BAD_OPTION, "at"},
 };
@@ -181,6 +188,16 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
         if (notification)
             notification->died = true;
     }
+}
+
+/* Requests a check of a topic with limits, since the end of a lease may make a job ready for delivery. */
+static void note_freed(struct postgres_link *link, struct slice name)
+{
+    const struct sql_topic *topic = sql_topics_find(&link->context->topics, name);
+    struct sql_notification *notification;
+    if (topic && topic->is_limited &&
+        (notification = sql_effects_notification(&link->context->effects, name)))
+        notification->look = true;
 }
 
 static void fill_result(struct queue_result *out, const PGresult *result, int row)
@@ -244,6 +261,7 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
                             row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
+    note_freed(link, topic);
     publish_item(call, link, i, result, row);
 }
 
@@ -257,6 +275,7 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
                                .id = row_text(result, row, DID_ID)};
     fill_result(&out, result, row);
     note_did(link, out.topic, result, row);
+    note_freed(link, out.topic);
     sql_effects_publish_end(&link->context->effects, &out,
                             (uint32_t)postgres_row_number(result, row, DID_ATTEMPT));
 }
@@ -297,6 +316,7 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->cancel_requested = row_flag(result, row, SHOWN_CANCEL_REQUESTED);
     job->body = row_text(result, row, SHOWN_BODY);
     job->next_due_ms = postgres_row_number(result, row, SHOWN_NEXT_DUE);
+    job->group = row_text(result, row, SHOWN_GROUP);
     if (job->policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(row_text(result, row, SHOWN_STEPS), &job->policy.backoff);
 }
@@ -305,6 +325,7 @@ struct taken_row {
     int row;
     /* number of the group of rows with the same topic and priority, in order of arrival */
     unsigned run;
+    int64_t turn; /* place in a topic with groups; 0: by due time and sequence */
     int64_t due_ms;
     uint64_t sequence;
 };
@@ -314,6 +335,8 @@ static int taken_row_compare(const void *left, const void *right)
     const struct taken_row *a = left, *b = right;
     if (a->run != b->run)
         return a->run < b->run ? -1 : 1;
+    if (a->turn != b->turn)
+        return a->turn < b->turn ? -1 : 1;
     if (a->due_ms != b->due_ms)
         return a->due_ms < b->due_ms ? -1 : 1;
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
@@ -338,6 +361,7 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
         level = postgres_row_number(result, i, SHOWN_LEVEL);
         *row = (struct taken_row){.row = i,
                                   .run = *count ? row[-1].run + !is_same : 0,
+                                  .turn = postgres_row_number(result, i, SHOWN_TURN),
                                   .due_ms = postgres_row_number(result, i, SHOWN_DUE),
                                   .sequence =
                                       (uint64_t)postgres_row_number(result, i, SHOWN_SEQUENCE)};
@@ -355,6 +379,8 @@ static void fill_seen(struct queue_job *job, struct queue_end *end, const PGresu
     job->job.progress = row_text(result, row, SEEN_PROGRESS);
     job->job.has_keep = !row_is_null(result, row, SEEN_KEEP);
     job->job.keep_ms = postgres_row_number(result, row, SEEN_KEEP);
+    job->held_by = (enum flow_held)postgres_row_number(result, row, SEEN_HELD_BY);
+    job->held_until_ms = postgres_row_number(result, row, SEEN_HELD_UNTIL);
     if (row_is_null(result, row, SEEN_FINISHED))
         return;
     *end =
@@ -444,6 +470,8 @@ static bool read_observations(struct sql_call *call, const PGresult *result)
             .is_paused = postgres_row_number(result, i, SHOWN_STATE) == 0,
             .resume_ms = postgres_row_number(result, i, SHOWN_UNTIL),
             .seen_ms = postgres_row_number(result, i, SHOWN_TAKEN),
+            .has_no_bound = !row_is_null(result, i, SHOWN_FIRST_DUE),
+            .is_limited = postgres_row_number(result, i, SHOWN_TURN) != 0,
         };
         if (!add_observation(call, &observation))
             return false;
@@ -525,6 +553,8 @@ static struct sql_topic_figures figures_of(const PGresult *result, int row)
         if (sql_topic_figure_is_number(i))
             figures.numbers[i] = postgres_row_number(result, row, (int)i);
     row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
+    for (int i = 0; i < SQL_FLOW_FIGURES; i++)
+        figures.flow[i] = postgres_row_number(result, row, SQL_TOPIC_FIGURES + i);
     return figures;
 }
 
@@ -542,6 +572,81 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
     if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
         call->status = QUEUE_NOT_FOUND;
     return true;
+}
+
+/* Columns of tarry._groups. */
+enum {
+    GROUP_NAME,
+    GROUP_IS_SET,
+    GROUP_WEIGHT,
+    GROUP_LIMIT,
+    GROUP_RATE_COUNT,
+    GROUP_RATE_UNIT,
+    GROUP_BURST,
+    GROUP_JOBS_MAX,
+    GROUP_PAUSED,
+    GROUP_PAUSED_UNTIL,
+    GROUP_READY,
+    GROUP_LEASED,
+    GROUP_HELD_BY,
+    GROUP_HELD_UNTIL,
+    GROUP_OLDEST
+};
+
+static struct queue_group group_of(const PGresult *result, int row)
+{
+    return (struct queue_group){
+        .name = row_text(result, row, GROUP_NAME),
+        .has_settings = row_flag(result, row, GROUP_IS_SET),
+        .settings = {.weight = (uint32_t)postgres_row_number(result, row, GROUP_WEIGHT),
+                     .limits = {.limit = (uint32_t)postgres_row_number(result, row, GROUP_LIMIT),
+                                .rate = {(uint32_t)postgres_row_number(result, row,
+                                                                       GROUP_RATE_COUNT),
+                                         (enum frequency_unit)postgres_row_number(
+                                             result, row, GROUP_RATE_UNIT)},
+                                .burst = (uint32_t)postgres_row_number(result, row, GROUP_BURST)},
+                     .max_jobs = (uint64_t)postgres_row_number(result, row, GROUP_JOBS_MAX),
+                     .paused = row_flag(result, row, GROUP_PAUSED),
+                     .paused_until_ms = postgres_row_number(result, row, GROUP_PAUSED_UNTIL)},
+        .ready = (uint64_t)postgres_row_number(result, row, GROUP_READY),
+        .leased = (uint64_t)postgres_row_number(result, row, GROUP_LEASED),
+        .held_by = (enum flow_held)postgres_row_number(result, row, GROUP_HELD_BY),
+        .held_until_ms = postgres_row_number(result, row, GROUP_HELD_UNTIL),
+        .oldest_ready_due_ms = postgres_row_number(result, row, GROUP_OLDEST),
+    };
+}
+
+static bool read_groups(struct sql_call *call, const PGresult *result)
+{
+    const struct command *command = call->command;
+    size_t count = (size_t)libpq.PQntuples(result);
+    size_t limit = command->kind == COMMAND_GROUPS ? command->groups.limit : 1;
+    bool is_known = !count || !row_is_null(result, 0, GROUP_NAME);
+    call->groups = calloc(count ? count : 1, sizeof *call->groups);
+    if (!call->groups)
+        return false;
+    if (call->status == QUEUE_OK && (!is_known || (command->kind == COMMAND_GROUP && !count)))
+        call->status = QUEUE_NOT_FOUND;
+    if (call->status != QUEUE_OK)
+        return true;
+    call->group_count = count < limit ? count : limit;
+    for (size_t i = 0; i < call->group_count; i++)
+        call->groups[i] = group_of(result, (int)i);
+    if (count > limit)
+        call->cursor_bytes =
+            groups_cursor_write(call->cursor, command->groups.order, &call->groups[limit - 1]);
+    return true;
+}
+
+static void read_group_put(struct sql_call *call, struct postgres_link *link,
+                           const PGresult *result)
+{
+    const char *detail;
+    struct sql_notification *notification;
+    call->status = status_of(row_text(result, 0, 0), &detail);
+    notification = sql_effects_notification(&link->context->effects, call->command->group.topic);
+    if (notification)
+        notification->look = true;
 }
 
 /* Reads the result of a topic call, except the figures. */
@@ -587,6 +692,8 @@ static bool read_look(struct sql_call *call, const PGresult *result)
             .is_paused = row_flag(result, i, 3),
             .resume_ms = postgres_row_number(result, i, 4),
             .seen_ms = postgres_row_number(result, i, 5),
+            .has_no_bound = !row_is_null(result, i, 6),
+            .is_limited = postgres_row_number(result, i, 7) != 0,
         };
         if (!add_observation(call, &observation))
             return false;
@@ -854,6 +961,11 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
     case POSTGRES_REDRIVE:
         read_topic(call, link, step->statement, result);
         return true;
+    case POSTGRES_GROUP_PUT:
+        read_group_put(call, link, result);
+        return true;
+    case POSTGRES_GROUPS:
+        return read_groups(call, result);
     case POSTGRES_FORECAST:
         read_forecast(call, result);
         return true;

@@ -2,6 +2,9 @@
 
 #include "base/hash.h"
 #include "queue/cursor.h"
+#include "queue/groups.h"
+
+#include <stdio.h>
 
 enum {
     EXPIRE_JOBS = 500,
@@ -10,9 +13,9 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLT itlXx");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLT itlXxT");
     postgres_batch_init(&link->changes, "ittiliblb");
-    postgres_batch_init(&link->answers, "iiilllllbxxliXX");
+    postgres_batch_init(&link->answers, "iiilllllbxxliXXL");
     postgres_batch_init(&link->acks, "riillllXX");
     postgres_batch_init(&link->awaits, "tt");
     postgres_batch_init(&link->leaves, "tt");
@@ -211,6 +214,7 @@ static bool send_push_once(struct sql_call *call, struct postgres_link *link, si
         postgres_params_null(&params);
     char steps[BACKOFF_STEPS_BYTES_MAX];
     postgres_params_bytes(&params, policy_write_steps(&push->policy.backoff, steps));
+    postgres_params_bytes(&params, push->group);
     return send_batches(link) &&
            send_step(
                link,
@@ -235,6 +239,7 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     postgres_array_number(array++, push->when.ms);
     postgres_array_bytes(array++, push->meta);
     postgres_array_bytes(array++, push->body);
+    postgres_array_bytes(array++, push->group);
     return true;
 }
 
@@ -299,6 +304,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     postgres_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     postgres_array_bytes(array++, answer->result_type);
     postgres_array_bytes(array++, answer->verb == QUEUE_EXTEND ? answer->progress : answer->result);
+    postgres_array_number(array++, answer->hold_ms);
     return true;
 }
 
@@ -348,7 +354,7 @@ static bool add_command_answer(struct sql_call *call, struct postgres_link *link
         call->items[i].status = QUEUE_LEASE_ENDED;
         return true;
     }
-    if (answer->verb == QUEUE_ACK && lease.row)
+    if (answer->verb == QUEUE_ACK && lease.row && !answer->hold_ms)
         return add_ack(call, link, i, &lease);
     if (answer->verb == QUEUE_AGAIN)
         return add_again(call, link, i, &lease);
@@ -524,6 +530,17 @@ static bool send_figures(struct sql_call *call, struct postgres_link *link, stru
     return send(call, link, POSTGRES_FIGURES, &params);
 }
 
+enum { FLOW_TEXT_BYTES = 200 };
+
+/* Writes the limits of a topic as an array of tarry._put. */
+static void flow_write(char out[FLOW_TEXT_BYTES], const struct topic_flow *flow)
+{
+    (void)snprintf(out, FLOW_TEXT_BYTES, "{%u,%u,%d,%u,%u,%u,%d,%u,%llu}", flow->topic.limit,
+                   flow->topic.rate.count, (int)flow->topic.rate.unit, flow->topic.burst,
+                   flow->group.limit, flow->group.rate.count, (int)flow->group.rate.unit,
+                   flow->group.burst, (unsigned long long)flow->group_max_jobs);
+}
+
 static bool send_put(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
@@ -555,6 +572,9 @@ static bool send_put(struct sql_call *call, struct postgres_link *link)
     postgres_params_flag(&params, settings->keep_body);
     char steps[BACKOFF_STEPS_BYTES_MAX];
     postgres_params_bytes(&params, policy_write_steps(&settings->policy.backoff, steps));
+    char flow[FLOW_TEXT_BYTES];
+    flow_write(flow, &settings->flow);
+    postgres_params_text(&params, flow);
     return send(call, link, POSTGRES_PUT, &params);
 }
 
@@ -615,6 +635,67 @@ static bool send_topic(struct sql_call *call, struct postgres_link *link)
     return sent && send_figures(call, link, topic->topic, (struct slice){0}, 0);
 }
 
+/* Writes the settings of a group as an array of tarry._group_put. `adjust_ms` is added to the time of the wall clock. */
+static void group_write(char out[FLOW_TEXT_BYTES], const struct group_settings *settings,
+                        int64_t adjust_ms)
+{
+    int64_t until_ms = settings->paused_until_ms ? settings->paused_until_ms + adjust_ms : 0;
+    (void)snprintf(out, FLOW_TEXT_BYTES, "{%u,%u,%u,%d,%u,%llu,%d,%lld}", settings->weight,
+                   settings->limits.limit, settings->limits.rate.count,
+                   (int)settings->limits.rate.unit, settings->limits.burst,
+                   (unsigned long long)settings->max_jobs, settings->paused, (long long)until_ms);
+}
+
+static bool send_group_put(struct sql_call *call, struct postgres_link *link)
+{
+    const struct queue_group_call *group = &call->command->group;
+    struct postgres_params params = {0};
+    char settings[FLOW_TEXT_BYTES];
+    postgres_params_bytes(&params, group->topic);
+    postgres_params_bytes(&params, group->group);
+    group_write(settings, &group->settings, link->context->adjust_ms);
+    if (group->verb == QUEUE_GROUP_PUT)
+        postgres_params_text(&params, settings);
+    else
+        postgres_params_null(&params);
+    postgres_params_number(&params, link->context->topics_max);
+    return send(call, link, POSTGRES_GROUP_PUT, &params);
+}
+
+static bool send_group(struct sql_call *call, struct postgres_link *link)
+{
+    const struct queue_group_call *group = &call->command->group;
+    struct postgres_params params = {0};
+    if (group->verb != QUEUE_GROUP_GET && !send_group_put(call, link))
+        return false;
+    postgres_params_bytes(&params, group->topic);
+    postgres_params_bytes(&params, group->group);
+    postgres_params_number(&params, QUEUE_GROUPS_BY_NAME);
+    postgres_params_number(&params, 1);
+    postgres_params_number(&params, 0);
+    postgres_params_null(&params);
+    return send(call, link, POSTGRES_GROUPS, &params);
+}
+
+/* Sends the query of a list of groups. Reads one more than requested, to see whether there are more. */
+static bool send_groups(struct sql_call *call, struct postgres_link *link)
+{
+    const struct queue_groups_call *groups = &call->command->groups;
+    struct groups_place place = {0};
+    struct postgres_params params = {0};
+    (void)groups_place_parse(groups, &place);
+    postgres_params_bytes(&params, groups->topic);
+    postgres_params_null(&params);
+    postgres_params_number(&params, groups->order);
+    postgres_params_number(&params, (int64_t)groups->limit + 1);
+    postgres_params_number(&params, (int64_t)place.number);
+    if (place.is_set)
+        postgres_params_bytes(&params, place.name);
+    else
+        postgres_params_null(&params);
+    return send(call, link, POSTGRES_GROUPS, &params);
+}
+
 static bool send_forecast(struct sql_call *call, struct postgres_link *link)
 {
     struct postgres_params params = {0};
@@ -652,9 +733,10 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return send_forecast(call, link);
     case COMMAND_AWAIT: /* answered by SQL_CALL_AWAIT */
         return true;
-    case COMMAND_GROUP: /* rejected by the door until queue_info.groups is set */
+    case COMMAND_GROUP:
+        return send_group(call, link);
     case COMMAND_GROUPS:
-        break;
+        return send_groups(call, link);
     }
     return false;
 }

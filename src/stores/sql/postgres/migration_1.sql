@@ -40,8 +40,16 @@ CREATE TABLE tarry.topic (
   history bigint NOT NULL DEFAULT 0, -- how long its history is kept
   keep_finished bigint NOT NULL DEFAULT 0, keep_finished_max bigint NOT NULL DEFAULT 0, keep_finished_bytes bigint NOT NULL DEFAULT 0,
   keep_body boolean NOT NULL DEFAULT false,
-  extension bytea NOT NULL DEFAULT ''
+  extension bytea NOT NULL DEFAULT '',
+  -- 0: takes need no look at tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold.
+  flow int NOT NULL DEFAULT 0, -- and 8: groups have limits of their own, 16: groups have a limit of jobs
+  flow_begun bigint, -- the transaction that made its jobs those of groups, until all transactions before that have ended
+  lim bigint NOT NULL DEFAULT 0, rate_count bigint NOT NULL DEFAULT 0, rate_unit int NOT NULL DEFAULT 0, burst bigint NOT NULL DEFAULT 0,
+  group_lim bigint NOT NULL DEFAULT 0, group_rate_count bigint NOT NULL DEFAULT 0, group_rate_unit int NOT NULL DEFAULT 0,
+  group_burst bigint NOT NULL DEFAULT 0, group_max_jobs bigint NOT NULL DEFAULT 0
 );
+
+CREATE INDEX topic_flow_begun ON tarry.topic (topic) WHERE flow_begun IS NOT NULL;
 
 CREATE SEQUENCE tarry.sequence; -- push order; and whatever makes a job wait takes a number, so servers know whether there is anything new
 CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
@@ -50,7 +58,7 @@ CREATE SEQUENCE tarry.server_number;
 -- A push onto a job on lease (on_conflict after): it becomes the job when the lease ends.
 CREATE TYPE tarry.successor AS (
   due bigint, seq bigint, priority int, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, body bytea, keep bigint, backoff_steps text);
+  content_type bytea, meta bytea, body bytea, keep bigint, backoff_steps text, grp int);
 
 -- Jobs. A take changes no indexed column, so it is a heap-only update.
 CREATE TABLE tarry.job (
@@ -71,16 +79,19 @@ CREATE TABLE tarry.job (
   keep bigint, -- how long it is kept when it has finished; 0: not; NULL: as its topic keeps its jobs
   progress bytea, -- of one on lease: as its consumer reported it
   backoff_steps text, -- of a list (kind 4): milliseconds, with commas
+  grp int, -- number of its group; NULL in a topic without groups
+  slot smallint NOT NULL DEFAULT 0, -- what its lease is counted in, as topic.flow: 1 its group, 2 its topic. Valid while it is leased
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, level, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
+CREATE INDEX job_grp ON tarry.job (topic, grp, level, due, seq) WHERE grp IS NOT NULL;
 
 -- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
 -- itself.
 ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER level SET (n_distinct = 1);
-INSERT INTO tarry.job (due, seq, first_due, topic, level, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
+INSERT INTO tarry.job (due, seq, first_due, topic, level, priority, id, body, grp) SELECT i, i, i, 0, 0, 0, i, '', i FROM generate_series(1, 1000) i;
 ANALYZE tarry.job;
 DELETE FROM tarry.job;
 
@@ -122,6 +133,37 @@ CREATE TABLE tarry.awaited (
   at bigint, taken bigint, attempt int, consumer text, result_type bytea, result bytea,
   PRIMARY KEY (topic, id, server)) WITH (autovacuum_vacuum_threshold = 20, autovacuum_vacuum_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX awaited_ended ON tarry.awaited (server) WHERE outcome IS NOT NULL;
+
+-- Groups of the jobs of topics (job/flow.h). -1 is the topic itself, 0 the jobs without a group. Takes lock the row of a group; all other transactions add
+-- rows to tarry.grp_note instead, so none of them waits for another one.
+CREATE SEQUENCE tarry.grp_number;
+CREATE TABLE tarry.grp (
+  topic int, grp int, name text COLLATE "C" NOT NULL, -- '-' followed by a blank: the topic
+  is_set boolean NOT NULL DEFAULT false, -- it has settings of its own
+  weight int NOT NULL DEFAULT 1, lim bigint NOT NULL DEFAULT 0, rate_count bigint NOT NULL DEFAULT 0, rate_unit int NOT NULL DEFAULT 0,
+  burst bigint NOT NULL DEFAULT 0, paused boolean NOT NULL DEFAULT false, paused_until bigint NOT NULL DEFAULT 0,
+  in_flight bigint NOT NULL DEFAULT 0, -- leases; of the topic: only while it has a limit
+  pass bigint NOT NULL DEFAULT 0, -- of the topic: that of the group that was served last
+  full_us bigint NOT NULL DEFAULT 0, held_until bigint NOT NULL DEFAULT 0,
+  next_due bigint NOT NULL DEFAULT 9223372036854775807, -- none of its jobs waits before that
+  next_seq bigint NOT NULL DEFAULT 0, -- of its first job, if next_due is exact
+  is_ready boolean NOT NULL DEFAULT false, -- had a ready job after the last take
+  own_weight int NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
+  idle boolean NOT NULL DEFAULT false, after bigint, -- as of tarry.level
+  PRIMARY KEY (topic, grp), UNIQUE (topic, name)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+-- What happened to groups: leases that ended (freed; below 0: that began), a job that waits since, a hold. A take, or the upkeep, adds them to the rows of the groups.
+CREATE TABLE tarry.grp_note (topic int NOT NULL, grp int NOT NULL, freed bigint NOT NULL DEFAULT 0, due bigint, held bigint, seq bigint)
+  WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE tarry.grp_note REPLICA IDENTITY FULL;
+CREATE INDEX grp_note_topic ON tarry.grp_note (topic, grp);
+ALTER TABLE tarry.grp ALTER topic SET (n_distinct = 1);
+ALTER TABLE tarry.grp_note ALTER topic SET (n_distinct = 1);
+INSERT INTO tarry.grp (topic, grp, name) SELECT 0, i, i FROM generate_series(1, 1000) i;
+INSERT INTO tarry.grp_note SELECT 0, i FROM generate_series(1, 1000) i;
+ANALYZE tarry.grp, tarry.grp_note;
+DELETE FROM tarry.grp;
+DELETE FROM tarry.grp_note;
 
 -- counts: 1 waiting and never tried, 2 waiting for a retry, 3 leased, 4 dead, 5 bytes of the dead; totals: 6 pushed, 7 acked,
 -- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven; 16 kept finished jobs, 17 their bytes.
@@ -300,6 +342,300 @@ BEGIN
   END LOOP;
 END $$;
 
+-- ---- groups, limits, rates, holds ----
+
+-- The rules of job/flow.h. Times of tokens are microseconds.
+CREATE FUNCTION tarry._interval_us(p_count bigint, p_unit int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_count > 0 THEN (CASE p_unit WHEN 1 THEN 1000000 WHEN 2 THEN 60000000 ELSE 3600000000 END + p_count - 1) / p_count ELSE 0 END $$;
+
+-- How long before a bucket is full a delivery may use it.
+CREATE FUNCTION tarry._ahead_us(p_interval bigint, p_burst bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT (CASE WHEN p_burst > 0 THEN p_burst WHEN p_interval BETWEEN 1 AND 9999 THEN 10000 / p_interval ELSE 1 END - 1) * p_interval $$;
+
+CREATE FUNCTION tarry._tokens(p_full bigint, p_now bigint, p_interval bigint, p_ahead bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_interval = 0 THEN 1000000 WHEN p_full > p_now + p_ahead THEN 0 ELSE (p_now + p_ahead - greatest(p_full, p_now)) / p_interval + 1 END $$;
+
+CREATE FUNCTION tarry._group_interval(t tarry.topic, g tarry.grp) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN g.rate_count > 0 THEN tarry._interval_us(g.rate_count, g.rate_unit) ELSE tarry._interval_us(t.group_rate_count, t.group_rate_unit) END $$;
+
+CREATE FUNCTION tarry._group_ahead(t tarry.topic, g tarry.grp) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT tarry._ahead_us(tarry._group_interval(t, g), CASE WHEN g.burst > 0 THEN g.burst WHEN g.rate_count > 0 THEN 0 ELSE t.group_burst END) $$;
+
+-- Returns how many jobs of a group may be delivered now; 0 or less: it is held.
+CREATE FUNCTION tarry._room(t tarry.topic, g tarry.grp, p_now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN g.held_until > p_now OR (g.paused AND (g.paused_until = 0 OR g.paused_until > p_now)) THEN 0
+    WHEN g.rate_count = 0 AND t.group_rate_count = 0 THEN coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0), 1000000) - g.in_flight
+    ELSE least(coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0), 1000000) - g.in_flight,
+      tarry._tokens(g.full_us, p_now * 1000, tarry._group_interval(t, g), tarry._group_ahead(t, g))) END $$;
+
+-- The same of a topic by its row in tarry.grp.
+CREATE FUNCTION tarry._topic_room(t tarry.topic, h tarry.grp, p_now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN h.held_until > p_now THEN 0
+    ELSE least(coalesce(nullif(t.lim, 0), 1000000) - CASE WHEN t.lim > 0 THEN h.in_flight ELSE 0 END,
+      tarry._tokens(h.full_us, p_now * 1000, tarry._interval_us(t.rate_count, t.rate_unit),
+        tarry._ahead_us(tarry._interval_us(t.rate_count, t.rate_unit), t.burst))) END $$;
+
+-- Why nothing of a group, or of a topic, is delivered now, in the numbers of job/flow.h, and until when (NULL: unknown). NULL: it is not held.
+CREATE FUNCTION tarry._group_held(t tarry.topic, g tarry.grp, p_now bigint, OUT held_by int, OUT until bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE token bigint := (g.full_us - tarry._group_ahead(t, g) + 999) / 1000;
+BEGIN
+  IF g.paused AND (g.paused_until = 0 OR g.paused_until > p_now) THEN held_by := 5; until := nullif(g.paused_until, 0);
+  ELSIF g.held_until > p_now THEN held_by := 7; until := g.held_until;
+  ELSIF coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0)) <= g.in_flight THEN held_by := 3;
+  ELSIF (g.rate_count > 0 OR t.group_rate_count > 0) AND token > p_now THEN held_by := 4; until := token;
+  END IF;
+END $$;
+
+CREATE FUNCTION tarry._topic_held(t tarry.topic, h tarry.grp, p_now bigint, OUT held_by int, OUT until bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE interval_us bigint := tarry._interval_us(t.rate_count, t.rate_unit); token bigint := (h.full_us - tarry._ahead_us(interval_us, t.burst) + 999) / 1000;
+BEGIN
+  IF h.held_until > p_now THEN held_by := 7; until := h.held_until;
+  ELSIF t.lim > 0 AND h.in_flight >= t.lim THEN held_by := 1;
+  ELSIF interval_us > 0 AND token > p_now THEN held_by := 2; until := token;
+  END IF;
+END $$;
+
+-- A group with its notes, read without locks. p_grp -1: the topic.
+CREATE FUNCTION tarry._group_now(p_topic int, p_grp int) RETURNS tarry.grp LANGUAGE plpgsql STABLE AS $$
+DECLARE g tarry.grp; n record;
+BEGIN
+  SELECT * INTO g FROM tarry.grp WHERE topic = p_topic AND grp = p_grp;
+  SELECT coalesce(sum(freed), 0) AS freed, min(due) AS due, max(held) AS held INTO n FROM tarry.grp_note WHERE topic = p_topic AND grp = p_grp;
+  g.in_flight := g.in_flight - n.freed; g.next_due := least(g.next_due, n.due); g.held_until := greatest(g.held_until, n.held);
+  RETURN g;
+END $$;
+
+CREATE FUNCTION tarry._group_name(p_topic int, p_grp int) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT name FROM tarry.grp WHERE topic = p_topic AND grp = p_grp);
+END $$;
+
+CREATE FUNCTION tarry._job_held(t tarry.topic, p_grp int, p_now bigint, OUT held_by int, OUT until bigint) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  SELECT w.held_by, w.until INTO held_by, until FROM tarry._topic_held(t, tarry._group_now(t.topic, -1), p_now) w;
+  IF held_by IS NULL AND t.flow % 2 = 1 THEN
+    SELECT w.held_by, w.until INTO held_by, until FROM tarry._group_held(t, tarry._group_now(t.topic, coalesce(p_grp, 0)), p_now) w;
+  END IF;
+END $$;
+
+CREATE FUNCTION tarry._held_jobs(t tarry.topic, p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT coalesce(sum(w.n), 0) FROM (SELECT coalesce(j.grp, 0) AS grp, count(*) AS n FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level
+      AND j.due <= p_now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) w WHERE (SELECT h.held_by FROM tarry._job_held(t, w.grp, p_now) h) IS NOT NULL);
+END $$;
+
+-- Frees what the lease of a job was counted in. `j`: the job before.
+CREATE FUNCTION tarry._free(j tarry.job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF j.slot & 1 > 0 THEN INSERT INTO tarry.grp_note VALUES (j.topic, coalesce(j.grp, 0), 1); END IF;
+  IF j.slot & 2 > 0 THEN INSERT INTO tarry.grp_note VALUES (j.topic, -1, 1); END IF;
+  IF j.slot > 0 THEN PERFORM tarry._number(); END IF;
+END $$;
+
+-- Makes the jobs of a topic those of groups: the ones without a group become group 0. Repeated by the upkeep for jobs of transactions that began before.
+CREATE FUNCTION tarry._begin_groups(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE leases bigint; first bigint;
+BEGIN
+  INSERT INTO tarry.grp (topic, grp, name) VALUES (p_topic, -1, '- '), (p_topic, 0, '') ON CONFLICT DO NOTHING;
+  WITH u AS (
+    UPDATE tarry.job j SET grp = 0, slot = CASE WHEN j.state = 3 THEN j.slot | 1 ELSE j.slot END WHERE j.topic = p_topic AND j.grp IS NULL
+      RETURNING j.state, j.due
+  ) SELECT count(*) FILTER (WHERE u.state = 3), min(u.due) FILTER (WHERE u.state = 1) INTO leases, first FROM u;
+  IF leases > 0 OR first IS NOT NULL THEN INSERT INTO tarry.grp_note VALUES (p_topic, 0, -leases, first, NULL, 0); PERFORM tarry._number(); END IF;
+END $$;
+
+-- Returns whether a new job of a group is one too many. Concurrent pushes into the group wait for each other.
+CREATE FUNCTION tarry._is_full(t tarry.topic, p_grp int, p_id text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE g tarry.grp; most bigint;
+BEGIN
+  SELECT * INTO g FROM tarry.grp WHERE topic = t.topic AND grp = p_grp;
+  most := coalesce(nullif(g.max_jobs, 0), nullif(t.group_max_jobs, 0));
+  IF most IS NULL OR EXISTS (SELECT FROM tarry.job WHERE topic = t.topic AND id = p_id) THEN RETURN false; END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(t.topic || ' ' || p_grp, 7827201));
+  RETURN (SELECT count(*) FROM (SELECT FROM tarry.job j WHERE j.topic = t.topic AND j.grp = p_grp LIMIT most) w) >= most;
+END $$;
+
+CREATE FUNCTION tarry._groups_on(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tarry.topic SET flow = flow | 1, flow_begun = pg_current_xact_id()::text::bigint WHERE topic = p_topic AND flow % 2 = 0;
+  IF FOUND THEN PERFORM tarry._begin_groups(p_topic); END IF;
+END $$;
+
+-- Returns the number of a group, and creates it.
+CREATE FUNCTION tarry._group(p_topic int, p_name text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE number int; unused boolean;
+BEGIN
+  LOOP
+    SELECT grp, idle INTO number, unused FROM tarry.grp WHERE topic = p_topic AND name = p_name;
+    IF number >= 0 AND NOT unused THEN RETURN number; END IF;
+    IF number >= 0 THEN
+      UPDATE tarry.grp SET idle = false, after = NULL WHERE topic = p_topic AND grp = number AND idle;
+      IF FOUND THEN RETURN number; END IF;
+    ELSE
+      PERFORM tarry._groups_on(p_topic);
+      INSERT INTO tarry.grp (topic, grp, name) VALUES (p_topic, nextval('tarry.grp_number'), p_name) ON CONFLICT DO NOTHING;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Sets what takes must look at, after a change of the settings of a topic or its groups.
+CREATE FUNCTION tarry._flow_set(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; leases bigint;
+BEGIN
+  SELECT * INTO t FROM tarry.topic WHERE topic = p_topic;
+  IF t.group_lim > 0 OR t.group_rate_count > 0 OR t.group_max_jobs > 0 THEN PERFORM tarry._groups_on(p_topic); END IF;
+  IF t.lim > 0 OR t.rate_count > 0 THEN INSERT INTO tarry.grp (topic, grp, name) VALUES (p_topic, -1, '- ') ON CONFLICT DO NOTHING; END IF;
+  UPDATE tarry.topic SET flow = (flow & 29) | CASE WHEN group_max_jobs > 0 THEN 16 ELSE 0 END | CASE WHEN lim > 0 THEN 2 ELSE 0 END | CASE WHEN rate_count > 0 THEN 4 ELSE 0 END WHERE topic = p_topic;
+  IF t.lim > 0 THEN
+    WITH u AS (UPDATE tarry.job j SET slot = j.slot | 2 WHERE j.topic = p_topic AND j.state = 3 AND j.slot & 2 = 0 RETURNING 1) SELECT count(*) INTO leases FROM u;
+    IF leases > 0 THEN INSERT INTO tarry.grp_note VALUES (p_topic, -1, -leases); END IF;
+  END IF;
+END $$;
+
+-- Holds the groups of jobs, or their topics if they have no group.
+CREATE FUNCTION tarry._hold(p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_holds bigint[], p_now bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE w record;
+BEGIN
+  FOR w IN SELECT j.topic, CASE WHEN j.grp > 0 THEN j.grp ELSE -1 END AS grp, max(u.hold) AS hold
+      FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_holds) u(topic, level, due, seq, delivery, taken, hold)
+      JOIN tarry.job j ON j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3 AND j.delivery = u.delivery
+        AND j.taken = u.taken AND j.lease_until > p_now WHERE u.hold > 0 GROUP BY 1, 2 ORDER BY 1, 2 LOOP
+    IF w.grp < 0 THEN
+      INSERT INTO tarry.grp (topic, grp, name) VALUES (w.topic, -1, '- ') ON CONFLICT DO NOTHING;
+      UPDATE tarry.topic SET flow = flow | 4 WHERE topic = w.topic AND flow & 4 = 0;
+    END IF;
+    INSERT INTO tarry.grp_note VALUES (w.topic, w.grp, 0, NULL, p_now + w.hold);
+  END LOOP;
+END $$;
+
+-- Adds the notes of a topic to the rows of its groups, of those that no other transaction has locked.
+CREATE FUNCTION tarry._fold(p_topic int, p_now bigint) RETURNS bigint LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE noted int[]; locked int[]; base bigint; done bigint;
+BEGIN
+  noted := ARRAY(SELECT DISTINCT w.grp FROM (SELECT n.grp FROM tarry.grp_note n WHERE n.topic = p_topic LIMIT 2000) w);
+  IF noted = '{}' THEN RETURN 0; END IF;
+  locked := ARRAY(SELECT k.grp FROM unnest(noted) u(grp) JOIN tarry.grp k ON k.topic = p_topic AND k.grp = u.grp FOR NO KEY UPDATE OF k SKIP LOCKED);
+  SELECT pass INTO base FROM tarry.grp WHERE topic = p_topic AND grp = -1;
+  WITH d AS (
+    DELETE FROM tarry.grp_note n USING unnest(locked) u(grp) WHERE n.topic = p_topic AND n.grp = u.grp RETURNING n.grp, n.freed, n.due, n.held, n.seq
+  ), s AS (
+    SELECT w.grp, w.freed, w.first[1] AS due, w.first[2] AS seq, w.held FROM (
+      SELECT d.grp, sum(d.freed) AS freed, min(ARRAY[d.due, d.seq]) FILTER (WHERE d.due IS NOT NULL) AS first, max(d.held) AS held FROM d GROUP BY d.grp) w
+  ) UPDATE tarry.grp k SET in_flight = k.in_flight - s.freed, next_due = least(k.next_due, s.due),
+      next_seq = CASE WHEN s.due IS NULL OR (s.due, s.seq) >= (k.next_due, k.next_seq) THEN k.next_seq ELSE s.seq END, held_until = greatest(k.held_until, s.held),
+      is_ready = k.is_ready OR coalesce(s.due <= p_now, false), pass = CASE WHEN NOT k.is_ready AND s.due <= p_now THEN greatest(k.pass, base) ELSE k.pass END
+    FROM s WHERE k.topic = p_topic AND k.grp = s.grp;
+  GET DIAGNOSTICS done = ROW_COUNT;
+  RETURN done;
+END $$;
+
+-- 1 if the end of a lease may make a job of the topic ready for delivery, else 0.
+CREATE FUNCTION tarry._is_limited(t tarry.topic) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN t.flow & 10 > 0 OR t.group_lim > 0 THEN 1 ELSE 0 END $$;
+
+-- Returns when a job of a topic can be taken next; NULL: not before something changes.
+CREATE FUNCTION tarry._flow_next(t tarry.topic, p_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE h tarry.grp := tarry._group_now(t.topic, -1); gate record; first bigint;
+BEGIN
+  SELECT * INTO gate FROM tarry._topic_held(t, h, p_now);
+  IF gate.held_by IS NOT NULL AND gate.until IS NULL THEN RETURN NULL; END IF;
+  IF t.flow % 2 = 0 THEN
+    SELECT min(f.due) INTO first FROM tarry.level l, LATERAL (SELECT j.due FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND j.state = 1
+      AND (j.expire IS NULL OR j.expire > p_now) ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic;
+  ELSE
+    IF EXISTS (SELECT FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND k.next_due <= p_now AND tarry._room(t, k, p_now) > 0) THEN
+      RETURN coalesce(gate.until, p_now);
+    END IF;
+    SELECT min(greatest(least(k.next_due, n.due), k.held_until, n.held, CASE WHEN k.paused THEN k.paused_until ELSE 0 END,
+        CASE WHEN k.rate_count = 0 AND t.group_rate_count = 0 THEN 0 ELSE (k.full_us - tarry._group_ahead(t, k) + 999) / 1000 END)) INTO first
+      FROM tarry.grp k LEFT JOIN (SELECT m.grp, sum(m.freed) AS freed, min(m.due) AS due, max(m.held) AS held FROM tarry.grp_note m WHERE m.topic = t.topic GROUP BY m.grp) n
+        ON n.grp = k.grp
+      WHERE k.topic = t.topic AND k.grp >= 0 AND (k.next_due < 9223372036854775807 OR n.due IS NOT NULL) AND NOT (k.paused AND k.paused_until = 0)
+        AND k.in_flight - coalesce(n.freed, 0) < coalesce(nullif(k.lim, 0), nullif(t.group_lim, 0), 1000000);
+  END IF;
+  RETURN greatest(first, gate.until);
+END $$;
+
+-- The groups of a topic with their figures: a row without a name if there is no such topic. p_name: only that group. p_order: 0 by name, 1 ready, 2 leased,
+-- 3 only held ones; after the one with p_value and p_after.
+CREATE FUNCTION tarry._groups(p_topic text, p_name text, p_order int, p_limit int, p_value bigint, p_after text) RETURNS TABLE (name text, is_set boolean,
+  weight int, lim bigint, rate_count bigint, rate_unit int, burst bigint, max_jobs bigint, paused boolean, paused_until bigint, ready bigint, leased bigint,
+  held_by int, held_until bigint, oldest bigint) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; h record; now bigint := tarry.now_ms();
+BEGIN
+  SELECT * INTO t FROM tarry.topic k WHERE k.name = p_topic;
+  IF NOT FOUND THEN RETURN QUERY SELECT NULL::text, NULL::boolean, NULL::int, NULL::bigint, NULL::bigint, NULL::int, NULL::bigint, NULL::bigint, NULL::boolean, NULL::bigint,
+    NULL::bigint, NULL::bigint, NULL::int, NULL::bigint, NULL::bigint; RETURN; END IF;
+  SELECT * INTO h FROM tarry._topic_held(t, tarry._group_now(t.topic, -1), now);
+  RETURN QUERY SELECT w.* FROM (
+    SELECT (g.row).name, (g.row).is_set, (g.row).own_weight, (g.row).lim, (g.row).rate_count, (g.row).rate_unit, (g.row).burst, (g.row).max_jobs,
+        (g.row).paused AND ((g.row).paused_until = 0 OR (g.row).paused_until > now) AS paused,
+        CASE WHEN (g.row).paused AND (g.row).paused_until > now THEN (g.row).paused_until ELSE 0 END AS paused_until,
+        coalesce(r.ready, 0)::bigint AS ready, greatest(0, (g.row).in_flight) AS leased, coalesce(h.held_by, v.held_by) AS held_by,
+        CASE WHEN h.held_by IS NOT NULL THEN h.until ELSE v.until END AS held_until, r.oldest
+      FROM (SELECT tarry._group_now(t.topic, k.grp) AS row FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND (p_name IS NULL OR k.name = p_name)) g
+        LEFT JOIN (SELECT coalesce(j.grp, 0) AS grp, count(*) AS ready, min(j.due) AS oldest FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level
+          AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) r ON r.grp = (g.row).grp, LATERAL tarry._group_held(t, g.row, now) v
+      WHERE p_name IS NOT NULL OR (g.row).is_set OR r.ready > 0 OR (g.row).in_flight > 0 OR (g.row).held_until > now) w
+    WHERE (p_order <> 3 OR w.held_by IS NOT NULL) AND (p_after IS NULL OR CASE p_order WHEN 1 THEN (-w.ready, w.name) > (-p_value, p_after)
+      WHEN 2 THEN (-w.leased, w.name) > (-p_value, p_after) ELSE w.name > p_after END)
+    ORDER BY CASE p_order WHEN 1 THEN -w.ready WHEN 2 THEN -w.leased END, w.name LIMIT p_limit;
+END $$;
+
+-- Sets the settings of a group, or resets them (p_settings NULL).
+CREATE FUNCTION tarry._group_put(p_topic text, p_name text, p_settings bigint[], p_topics_max int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; number int;
+BEGIN
+  IF p_settings IS NULL THEN
+    SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
+    IF NOT FOUND THEN RETURN 'not_found'; END IF;
+    SELECT grp INTO number FROM tarry.grp WHERE topic = t.topic AND name = p_name;
+    IF FOUND THEN
+      DELETE FROM tarry.grp_note WHERE topic = t.topic AND grp = number AND held IS NOT NULL;
+      UPDATE tarry.grp SET is_set = false, weight = 1, own_weight = 0, lim = 0, rate_count = 0, rate_unit = 0, burst = 0, max_jobs = 0, paused = false, paused_until = 0,
+        held_until = 0 WHERE topic = t.topic AND grp = number;
+    END IF;
+  ELSE
+    t := tarry._topic(p_topic, p_topics_max);
+    IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
+    PERFORM tarry._groups_on(t.topic);
+    number := tarry._group(t.topic, p_name);
+    PERFORM pg_advisory_xact_lock(7827201, 4); -- so that concurrent counts cannot exceed the limit
+    IF (SELECT count(*) FROM tarry.grp WHERE topic = t.topic AND is_set AND grp <> number) >= 10000 THEN RETURN 'too_many_groups'; END IF;
+    UPDATE tarry.grp SET is_set = true, own_weight = p_settings[1], weight = greatest(1, p_settings[1]), lim = p_settings[2], rate_count = p_settings[3],
+      rate_unit = p_settings[4], burst = p_settings[5], max_jobs = p_settings[6], paused = p_settings[7] > 0, paused_until = p_settings[8]
+      WHERE topic = t.topic AND grp = number;
+    UPDATE tarry.topic SET flow = flow | CASE WHEN p_settings[2] > 0 THEN 8 ELSE 0 END | CASE WHEN p_settings[6] > 0 THEN 16 ELSE 0 END
+      WHERE topic = t.topic AND (p_settings[2] > 0 AND flow & 8 = 0 OR p_settings[6] > 0 AND flow & 16 = 0);
+  END IF;
+  PERFORM tarry._number();
+  RETURN 'ok';
+END $$;
+
+-- A part of the upkeep: adds notes that no take has added, and deletes groups that are not used, in three steps as levels are.
+CREATE FUNCTION tarry._flow_tidy(p_own bigint, p_fresh boolean, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE n int; g tarry.grp; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+BEGIN
+  FOR n IN SELECT DISTINCT topic FROM (SELECT topic FROM tarry.grp_note LIMIT 10000) w LOOP PERFORM tarry._fold(n, p_now); END LOOP;
+  FOR n IN SELECT topic FROM tarry.topic WHERE flow_begun IS NOT NULL LOOP
+    PERFORM tarry._begin_groups(n);
+    UPDATE tarry.topic SET flow_begun = NULL WHERE topic = n AND flow_begun < oldest;
+  END LOOP;
+  IF NOT p_fresh THEN RETURN; END IF;
+  FOR g IN SELECT * FROM tarry.grp WHERE idle LIMIT 1000 FOR UPDATE SKIP LOCKED LOOP
+    IF g.after IS NULL THEN
+      UPDATE tarry.grp SET after = p_own WHERE topic = g.topic AND grp = g.grp;
+    ELSIF g.after < oldest THEN
+      DELETE FROM tarry.grp d WHERE d.topic = g.topic AND d.grp = g.grp AND NOT d.is_set AND d.in_flight = 0 AND d.next_due = 9223372036854775807
+        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = g.topic AND j.grp = g.grp) AND NOT EXISTS (SELECT FROM tarry.grp_note m WHERE m.topic = g.topic AND m.grp = g.grp);
+      UPDATE tarry.grp SET idle = false, after = NULL WHERE topic = g.topic AND grp = g.grp;
+    END IF;
+  END LOOP;
+  UPDATE tarry.grp k SET idle = true FROM (SELECT topic, grp FROM tarry.grp WHERE grp > 0 AND NOT idle AND NOT is_set AND in_flight = 0 AND next_due = 9223372036854775807
+      AND full_us <= p_now * 1000 AND held_until <= p_now LIMIT 1000 FOR UPDATE SKIP LOCKED) w
+    WHERE k.topic = w.topic AND k.grp = w.grp AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = w.topic AND j.grp = w.grp);
+END $$;
+
 -- ---- events ----
 
 -- A line of what happened, as the servers write it (sql/effect.h): the kind's number is that of job/event.h.
@@ -374,9 +710,10 @@ CREATE TYPE tarry._did AS (
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
   p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL,
-  p_steps text DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_steps text DEFAULT NULL, p_group text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int;
 BEGIN
+  PERFORM pg_current_xact_id(); -- before it looks: see topic.flow_begun
   r.counts := tarry._none();
   IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
   t := tarry._topic(p_topic, p_topics_max);
@@ -400,7 +737,9 @@ BEGIN
   j.backoff_steps := nullif(p_steps, '');
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
-  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep;
+  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep; j.slot := 0;
+  IF p_group <> '' OR t.flow % 2 = 1 THEN j.grp := tarry._group(t.topic, coalesce(p_group, '')); END IF;
+  IF j.grp IS NOT NULL AND t.flow & 16 > 0 AND tarry._is_full(t, j.grp, p_id) THEN r.status := 'group_full'; RETURN r; END IF;
   PERFORM tarry._level(t.topic, j.priority);
   LOOP
     INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
@@ -428,7 +767,7 @@ BEGIN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 FOR UPDATE;
       IF FOUND THEN
         UPDATE tarry.job SET next = ROW(j.due, j.seq, j.priority, j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts,
-          j.content_type, j.meta, j.body, j.keep, j.backoff_steps)::tarry.successor WHERE topic = t.topic AND id = p_id;
+          j.content_type, j.meta, j.body, j.keep, j.backoff_steps, j.grp)::tarry.successor WHERE topic = t.topic AND id = p_id;
         r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
       END IF;
       CONTINUE;
@@ -438,6 +777,7 @@ BEGIN
       r.status := CASE how WHEN 1 THEN 'leased' WHEN 2 THEN 'existed' ELSE 'conflict' END; RETURN r;
     END IF;
   END LOOP;
+  IF j.grp IS NOT NULL AND j.state = 1 THEN INSERT INTO tarry.grp_note VALUES (j.topic, j.grp, 0, j.due, NULL, j.seq); END IF;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
   r.died := p_dead AND t.extension <> '';
@@ -450,7 +790,7 @@ END $$;
 CREATE FUNCTION tarry._push_once(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
   p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint, p_keep bigint DEFAULT NULL,
-  p_steps text DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_steps text DEFAULT NULL, p_group text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none();
@@ -461,7 +801,7 @@ BEGIN
     ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now;
   IF NOT FOUND THEN r.topic := t.topic; r.status := 'existed'; RETURN r; END IF;
   r := tarry._push(p_topic, p_id, p_kind, p_ms, p_priority, p_conflict, p_lease, p_ttl, p_backoff_kind, p_backoff_first, p_backoff_max, p_attempts,
-    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep, p_steps);
+    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep, p_steps, p_group);
   IF r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = t.topic AND id = ' ' || p_once; END IF;
   RETURN r;
 END $$;
@@ -477,13 +817,14 @@ BEGIN
     END IF;
   END LOOP;
   j.due := n.due; j.first_due := n.due; j.seq := n.seq; j.priority := n.priority; j.level := n.priority; j.state := 1; j.attempt := 0; j.ttl := n.ttl;
+  IF t.flow % 2 = 1 THEN j.grp := coalesce(n.grp, 0); END IF;
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._level(t.topic, n.priority);
   PERFORM tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
     backoff_first = n.backoff_first, backoff_max = n.backoff_max, backoff_steps = n.backoff_steps, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
-    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL WHERE topic = j.topic AND id = j.id;
+    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL, grp = j.grp WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -619,6 +960,7 @@ BEGIN
     RETURN tarry._start_next(t, j, CASE WHEN r.status = 'cancelled' THEN 2 WHEN p_verb = 2 THEN 3 ELSE p_verb END, now, r);
   ELSIF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
@@ -627,6 +969,7 @@ BEGIN
     RETURN r;
   ELSIF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
     r.counts[3] := -1; r.counts[7] := 1;
     r.counts := tarry._finish(t, j, 1, now, r.counts, p_type, p_result);
@@ -695,6 +1038,7 @@ BEGIN
   r.counts[3] := -1;
   IF j.cancel_requested THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[8] := 1; r.status := 'cancelled';
     r.counts := tarry._finish(t, j, 2, now, r.counts);
@@ -738,15 +1082,18 @@ CREATE TYPE tarry._shown AS (
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
   "row" tid, -- of a taken job: place of its row
   next_due bigint, -- of a successor
-  backoff_steps text);
+  backoff_steps text,
+  grp text, -- name of its group; NULL: no group
+  turn int); -- place of a taken job among those of its level; NULL: by its due
 
 -- A job with all that a caller may see of it, also one that has finished.
 CREATE TYPE tarry._seen AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
-  "row" tid, next_due bigint, backoff_steps text,
-  progress bytea, keep bigint, outcome int, finished bigint, duration bigint, result_type bytea, result bytea, has_body boolean);
+  "row" tid, next_due bigint, backoff_steps text, grp text, turn int,
+  progress bytea, keep bigint, outcome int, finished bigint, duration bigint, result_type bytea, result bytea, has_body boolean,
+  held_by int, held_until bigint); -- of a ready job: why it is not delivered now (job/flow.h)
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
@@ -754,8 +1101,8 @@ $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALI
 CREATE FUNCTION tarry._see(f tarry.finished, p_name text, p_body boolean) RETURNS tarry._seen LANGUAGE sql IMMUTABLE AS $$
   SELECT p_name, f.id, 5, f.priority, f.attempt, f.first_due, f.first_due, 0::bigint, coalesce(f.taken, 0), f.seq, 0::bigint, NULL::bigint, NULL::bigint, NULL::int,
     NULL::bigint, NULL::bigint, NULL::bigint, f.content_type, f.meta, f.error, tarry._joined(f.history), CASE WHEN p_body THEN coalesce(f.body, '') ELSE '' END,
-    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, NULL::text, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
-    f.body IS NOT NULL $$;
+    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, NULL::text, NULL::text, NULL::int, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
+    f.body IS NOT NULL, NULL::int, NULL::bigint $$;
 
 -- Rows of one topic that the caller has locked are leased; they come in no order.
 CREATE FUNCTION tarry._lease(t tarry.topic, p_rows tid[], p_lease bigint, p_server bigint, p_consumer text, p_now bigint)
@@ -764,12 +1111,111 @@ BEGIN
   RETURN QUERY UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = p_now,
       consumer = nullif(p_consumer, ''), cancel_requested = false,
       lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
-      lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
+      lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1, slot = t.flow & 3
     WHERE j.ctid = ANY (p_rows)
     RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
       j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
       CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid, NULL::bigint,
-      j.backoff_steps;
+      j.backoff_steps, NULL::text, NULL::int;
+END $$;
+
+-- Takes jobs of a topic with groups, limits, rates or holds, and then returns a row without an id, as tarry._take does. p_level: only that one.
+--
+-- Groups are locked in their order (load, pass, first due), no more than jobs are wanted. Then a level of load is computed up to which all of them are
+-- served, and their jobs up to that are put in order. Groups that other transactions have locked are skipped.
+CREATE FUNCTION tarry._take_flow(t tarry.topic, p_bound bigint, p_max int, p_bytes bigint, p_paused boolean, p_lease bigint, p_server bigint, p_consumer text,
+  p_now bigint, p_level int DEFAULT NULL) RETURNS SETOF tarry._shown LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE h tarry.grp; s tarry._shown; place int; candidates int[]; levels int[]; places bigint := p_max; wanted bigint; l int; grps int[]; names text[]; loads bigint[]; passes bigint[]; weights int[];
+  dues bigint[]; rooms bigint[]; quotas bigint[]; rows tid[]; seqs bigint[]; owners int[]; at bigint[]; taken int[]; done int[]; turn int := 0; base bigint;
+  got int; chosen int; total int := 0; is_open boolean; is_busy boolean := false;
+BEGIN
+  PERFORM tarry._fold(t.topic, p_now);
+  SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1 FOR NO KEY UPDATE SKIP LOCKED;
+  is_open := FOUND;
+  IF NOT FOUND THEN SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1; END IF;
+  IF p_paused OR p_bytes <= 0 THEN places := 0;
+  ELSIF t.flow & 6 > 0 THEN
+    IF is_open THEN places := least(places, tarry._topic_room(t, h, p_now)); ELSE places := 0; is_busy := true; END IF;
+  END IF;
+  base := h.pass;
+  levels := ARRAY(SELECT k.level FROM tarry.level k WHERE k.topic = t.topic ORDER BY k.level);
+  FOREACH l IN ARRAY levels LOOP
+    CONTINUE WHEN l <> p_level;
+    done := '{}';
+    WHILE places > 0 AND p_bytes > 0 AND NOT is_busy LOOP
+      IF t.flow % 2 = 0 THEN
+        SELECT array_agg(b.row ORDER BY b.o), array_agg(b.seq ORDER BY b.o), array_agg(1), array_agg(0) INTO rows, seqs, owners, at FROM (
+          SELECT c.row, c.seq, row_number() OVER q AS o, sum(c.bytes) OVER q - c.bytes AS before FROM (
+            SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+              WHERE j.topic = t.topic AND j.level = l AND j.due >= least(p_bound, p_now) AND j.due <= p_now AND j.state = 1 AND (j.expire IS NULL OR j.expire > p_now)
+              ORDER BY j.due, j.seq LIMIT places FOR UPDATE SKIP LOCKED) c WINDOW q AS (ORDER BY c.due, c.seq)) b WHERE b.before < p_bytes;
+        grps := '{0}'; names := '{""}';
+        EXIT WHEN rows IS NULL;
+      ELSE
+        candidates := ARRAY(SELECT k.grp FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND k.next_due <= p_now AND k.grp <> ALL (done)
+            AND tarry._room(t, k, p_now) > 0
+          ORDER BY k.in_flight * 10000 / k.weight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END, k.next_due, k.next_seq LIMIT places);
+        EXIT WHEN candidates = '{}';
+        SELECT array_agg(w.grp), array_agg(w.in_flight), array_agg(w.pass), array_agg(w.weight), array_agg(w.next_due), array_agg(w.room), array_agg(w.name)
+          INTO grps, loads, passes, weights, dues, rooms, names FROM (
+          SELECT k.grp, k.in_flight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END AS pass, k.weight, k.next_due, tarry._room(t, k, p_now) AS room, k.name
+            FROM unnest(candidates) u(grp) JOIN tarry.grp k ON k.topic = t.topic AND k.grp = u.grp AND k.next_due <= p_now AND tarry._room(t, k, p_now) > 0
+            FOR NO KEY UPDATE OF k SKIP LOCKED) w;
+        is_busy := grps IS NULL; -- others have locked them all
+        EXIT WHEN is_busy;
+        -- The level of load: with the k groups of the lowest load it is (places - k + their jobs in flight) / their weights.
+        SELECT min(v.level) INTO wanted FROM (SELECT u.load * 10000 / u.weight AS own,
+            floor((places - row_number() OVER o + sum(u.load) OVER o) * 10000 / sum(u.weight) OVER o)::bigint AS level
+          FROM unnest(loads, weights) u(load, weight) WINDOW o AS (ORDER BY u.load * 10000 / u.weight ROWS UNBOUNDED PRECEDING)) v WHERE v.own <= v.level;
+        IF cardinality(grps) < places THEN wanted := wanted + 10000; END IF;
+        quotas := ARRAY(SELECT greatest(0, least(u.room, places, wanted * u.weight / 10000 - u.load + 1)) FROM unnest(loads, weights, rooms) u(load, weight, room));
+        SELECT array_agg(b.row ORDER BY b.o), array_agg(b.seq ORDER BY b.o), array_agg(b.i ORDER BY b.o), array_agg(b.pass ORDER BY b.o) INTO rows, seqs, owners, at FROM (
+          SELECT c.*, row_number() OVER q AS o, sum(c.bytes) OVER q - c.bytes AS before FROM (
+            SELECT u.i, j.row, j.due, j.seq, j.bytes, (u.load + j.n - 1) * 10000 / u.weight AS load, u.pass + (j.n - 1) * (10000 / u.weight) AS pass
+              FROM unnest(grps, loads, passes, weights, dues, quotas) WITH ORDINALITY u(grp, load, pass, weight, due, quota, i), LATERAL (
+                SELECT f.*, row_number() OVER (ORDER BY f.due, f.seq) AS n FROM (
+                  SELECT e.ctid AS row, e.due, e.seq, octet_length(e.body) AS bytes FROM tarry.job e
+                    WHERE e.topic = t.topic AND e.grp = u.grp AND e.level = l AND e.due >= u.due AND e.due <= p_now AND e.state = 1
+                      AND (e.expire IS NULL OR e.expire > p_now)
+                    ORDER BY e.due, e.seq LIMIT u.quota) f) j WHERE u.quota > 0) c
+            WINDOW q AS (ORDER BY c.load, c.pass, c.due, c.seq)) b WHERE b.o <= places AND b.before < p_bytes;
+      END IF;
+      got := 0; chosen := coalesce(cardinality(rows), 0); taken := array_fill(0, ARRAY[cardinality(grps)]);
+      IF chosen > 0 THEN
+        rows := ARRAY(SELECT j.ctid FROM tarry.job j WHERE j.ctid = ANY (rows) AND j.topic = t.topic AND j.level = l AND j.due <= p_now AND j.state = 1
+          AND (j.expire IS NULL OR j.expire > p_now) FOR UPDATE SKIP LOCKED);
+        FOR s IN SELECT * FROM tarry._lease(t, rows, p_lease, p_server, p_consumer, p_now) LOOP
+          place := array_position(seqs, s.seq); s.turn := turn + place; s.grp := nullif(names[owners[place]], '');
+          taken[owners[place]] := taken[owners[place]] + 1; base := greatest(base, at[place]);
+          got := got + 1; p_bytes := p_bytes - octet_length(s.body);
+          RETURN NEXT s;
+        END LOOP;
+        turn := turn + chosen; places := places - got; total := total + got;
+      END IF;
+      is_busy := got < chosen; -- others have the rest
+      IF t.flow % 2 = 1 THEN
+        done := done || ARRAY(SELECT u.grp FROM unnest(grps, quotas, taken) u(grp, quota, n) WHERE u.n < u.quota);
+        UPDATE tarry.grp k SET in_flight = k.in_flight + u.n, pass = u.pass + u.n * (10000 / k.weight),
+            full_us = CASE WHEN u.n > 0 AND tarry._group_interval(t, k) > 0 THEN greatest(k.full_us, p_now * 1000) + u.n * tarry._group_interval(t, k) ELSE k.full_us END,
+            next_due = coalesce(f.first[1], 9223372036854775807), next_seq = coalesce(f.first[2], 0), is_ready = coalesce(f.first[1] <= p_now, false)
+          FROM unnest(grps, taken, passes, quotas, dues) u(grp, n, pass, quota, due), LATERAL (SELECT min(ARRAY[e.due, e.seq]) AS first FROM unnest(levels) v(level), LATERAL (
+              SELECT i.due, i.seq FROM tarry.job i WHERE i.topic = t.topic AND i.grp = u.grp AND i.level = v.level AND i.due >= u.due AND i.state = 1
+                AND (i.expire IS NULL OR i.expire > p_now) ORDER BY i.due, i.seq LIMIT 1) e) f
+          WHERE k.topic = t.topic AND k.grp = u.grp AND (u.n > 0 OR u.quota > 0);
+      END IF;
+    END LOOP;
+  END LOOP;
+  IF is_open AND total > 0 THEN
+    UPDATE tarry.grp k SET pass = greatest(k.pass, base), in_flight = k.in_flight + CASE WHEN t.flow & 2 > 0 THEN total ELSE 0 END,
+        full_us = CASE WHEN t.rate_count > 0 THEN greatest(k.full_us, p_now * 1000) + total * tarry._interval_us(t.rate_count, t.rate_unit) ELSE k.full_us END
+      WHERE k.topic = t.topic AND k.grp = -1;
+  END IF;
+  s := NULL;
+  s.due := CASE WHEN is_busy THEN p_now ELSE tarry._flow_next(t, p_now) END;
+  s.name := t.name; s.topic := t.topic; s.taken := p_now; s.first_due := 0; s.turn := tarry._is_limited(t);
+  s.state := CASE WHEN p_paused THEN 0 ELSE 1 END;
+  s.lease_until := CASE WHEN p_paused THEN t.paused_until ELSE 0 END;
+  RETURN NEXT s;
 END $$;
 
 -- Takes at most p_max jobs, and no more than fill 16 MiB with their bodies; those of a priority come in no order. Then returns, without an id, a
@@ -786,7 +1232,15 @@ BEGIN
     SELECT * INTO t FROM tarry.topic WHERE name = p_topics[i];
     CONTINUE WHEN NOT FOUND;
     is_paused := t.paused AND (t.paused_until = 0 OR t.paused_until > now);
-    s.due := NULL;
+    s.due := NULL; s.first_due := NULL; s.turn := NULL;
+    IF t.flow > 0 THEN
+      FOR s IN SELECT * FROM tarry._take_flow(t, p_bounds[i], p_max, left_bytes, is_paused, p_lease, p_server, p_consumer, now) LOOP
+        IF s.id IS NOT NULL THEN p_max := p_max - 1; left_bytes := left_bytes - octet_length(s.body); END IF;
+        RETURN NEXT s;
+      END LOOP;
+      s := NULL;
+      CONTINUE;
+    END IF;
     FOR l IN SELECT level FROM tarry.level WHERE topic = t.topic ORDER BY level LOOP
       wanted := CASE WHEN is_paused OR left_bytes <= 0 THEN 0 ELSE p_max END;
       SELECT array_agg(c.row), array_agg(c.due) INTO rows, dues FROM (
@@ -826,20 +1280,30 @@ END $$;
 -- so that only what is taken is kept from others: what they have meanwhile is passed over.
 CREATE FUNCTION tarry._take_best(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
-DECLARE numbers int[]; floors bigint[]; t tarry.topic; l int; chosen tid[]; chosen_seqs bigint[]; rows tid[]; topics int[]; seqs bigint[];
+DECLARE numbers int[]; floors bigint[]; flows int[]; s tarry._shown; t tarry.topic; l int; chosen tid[]; chosen_seqs bigint[]; rows tid[]; topics int[]; seqs bigint[];
   held bigint[] := '{}'; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
 BEGIN
   SELECT array_agg(w.topic), array_agg(least(w.bound, now)) INTO numbers, floors FROM (SELECT k.topic, min(a.bound) AS bound
     FROM unnest(p_topics, p_bounds) a(name, bound) JOIN tarry.topic k ON k.name = a.name
     WHERE NOT (k.paused AND (k.paused_until = 0 OR k.paused_until > now)) GROUP BY k.topic) w;
+  SELECT array_agg(k.topic) INTO flows FROM tarry.topic k WHERE k.topic = ANY (numbers) AND k.flow > 0;
   FOR l IN SELECT DISTINCT k.level FROM tarry.level k WHERE k.topic = ANY (numbers) ORDER BY 1 LOOP
+    IF flows IS NOT NULL THEN -- within a priority these come first
+      FOR t IN SELECT * FROM tarry.topic k WHERE k.topic = ANY (flows) ORDER BY k.topic LOOP
+        FOR s IN SELECT * FROM tarry._take_flow(t, 0, p_max, left_bytes, false, p_lease, p_server, p_consumer, now, l) LOOP
+          CONTINUE WHEN s.id IS NULL;
+          p_max := p_max - 1; left_bytes := left_bytes - octet_length(s.body);
+          RETURN NEXT s;
+        END LOOP;
+      END LOOP;
+    END IF;
     LOOP
       IF p_max <= 0 OR left_bytes <= 0 THEN RETURN; END IF;
       SELECT array_agg(b.row), array_agg(b.seq) INTO chosen, chosen_seqs FROM (
         SELECT c.row, c.seq, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
           SELECT f.* FROM unnest(numbers, floors) n(topic, floor), LATERAL (
             SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
-              WHERE j.topic = n.topic AND j.level = l AND j.due >= n.floor AND j.due <= now
+              WHERE j.topic = n.topic AND (flows IS NULL OR n.topic <> ALL (flows)) AND j.level = l AND j.due >= n.floor AND j.due <= now
                 AND j.state = 1 AND (j.expire IS NULL OR j.expire > now) AND j.seq <> ALL (held)
               ORDER BY j.due, j.seq LIMIT p_max) f
           ORDER BY f.due, f.seq LIMIT p_max) c) b WHERE b.bytes_before < left_bytes;
@@ -864,7 +1328,7 @@ END $$;
 -- now; a dead one counts as waiting from then on.
 CREATE FUNCTION tarry._take_one(p_topic text, p_id text, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; j tarry.job; was tarry.job; s int; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; j tarry.job; was tarry.job; s int; s_out tarry._shown; now bigint := tarry.now_ms();
 BEGIN
   SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
   LOOP
@@ -883,6 +1347,15 @@ BEGIN
       WHERE topic = t.topic AND id = p_id;
     IF was.state = 4 THEN INSERT INTO tarry.tally_add VALUES (t.topic, tarry._counted(tarry._counted(tarry._none(), was, -1), j, 1)); END IF;
   END IF;
+  IF t.flow & 3 > 0 THEN
+    INSERT INTO tarry.grp_note SELECT t.topic, w.grp, -1 FROM (VALUES (1, coalesce(j.grp, 0)), (2, -1)) w(flag, grp) WHERE t.flow & w.flag > 0;
+    PERFORM tarry._number();
+    FOR s_out IN SELECT * FROM tarry._lease(t, ARRAY(SELECT k.ctid FROM tarry.job k WHERE k.topic = t.topic AND k.id = p_id), p_lease, p_server, p_consumer, now) LOOP
+      s_out.grp := (SELECT nullif(k.name, '') FROM tarry.grp k WHERE k.topic = t.topic AND k.grp = j.grp);
+      RETURN NEXT s_out;
+    END LOOP;
+    RETURN;
+  END IF;
   RETURN QUERY SELECT * FROM tarry._lease(t, ARRAY(SELECT k.ctid FROM tarry.job k WHERE k.topic = t.topic AND k.id = p_id),
     p_lease, p_server, p_consumer, now);
 END $$;
@@ -890,16 +1363,16 @@ END $$;
 -- Returns when the next job of each topic is due that waits at or above the bound, and when a pause ends (0: no pause, or no end). seen: a time
 -- before this check; a job committed since may be due from then on.
 CREATE FUNCTION tarry._look(p_topics text[], p_bounds bigint[])
-RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint, seen bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint, seen bigint, bound bigint, limited int) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
-  RETURN QUERY SELECT t.name, t.topic,
+  RETURN QUERY SELECT t.name, t.topic, CASE WHEN t.flow > 0 THEN tarry._flow_next(t, now) ELSE
       (SELECT min(f.due) FROM tarry.level l, LATERAL (
         SELECT j.due FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND j.due >= least(a.bound, now) AND j.state = 1
             AND (j.expire IS NULL OR j.expire > now)
-          ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic),
+          ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic) END,
       t.paused AND (t.paused_until = 0 OR t.paused_until > now),
-      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END, now
+      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END, now, CASE WHEN t.flow > 0 THEN 0 END::bigint, tarry._is_limited(t)
     FROM unnest(p_topics, p_bounds) a(wanted, bound) JOIN tarry.topic t ON t.name = a.wanted;
 END $$;
 
@@ -909,8 +1382,9 @@ BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
     CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due,
-    j.backoff_steps, j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean
-    FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
+    j.backoff_steps, CASE WHEN j.grp > 0 THEN tarry._group_name(j.topic, j.grp) END, NULL::int, j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
+    h.held_by, h.until
+    FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic LEFT JOIN LATERAL tarry._job_held(t, j.grp, now) h ON t.flow > 0 AND j.state = 1 AND j.due <= now
     WHERE t.name = p_topic AND j.id = p_id;
   IF NOT FOUND AND p_finished THEN
     RETURN QUERY SELECT s.* FROM tarry.topic t JOIN tarry.finished f ON f.topic = t.topic, LATERAL tarry._see(f, t.name, true) s
@@ -941,11 +1415,12 @@ BEGIN
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
     CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due,
-    x.backoff_steps, x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean FROM (
+    x.backoff_steps, CASE WHEN x.grp > 0 THEN tarry._group_name(x.topic, x.grp) END, NULL::int, x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
+    h.held_by, h.until FROM (
     SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
-    ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
+    ORDER BY f.due, f.seq LIMIT p_limit) x LEFT JOIN LATERAL tarry._job_held(t, x.grp, now) h ON t.flow > 0 AND x.state = 1 AND x.due <= now ORDER BY x.due, x.seq;
 END $$;
 
 -- ---- waiting for the end of jobs ----
@@ -1018,20 +1493,25 @@ END $$;
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
-  p_metas bytea[], p_bodies bytea[], p_keeps bigint[], p_steps text[]) RETURNS bigint LANGUAGE plpgsql AS $$
+  p_metas bytea[], p_bodies bytea[], p_keeps bigint[], p_steps text[], p_numbers int[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE done bigint;
 BEGIN
   INSERT INTO tarry.job (topic, id, priority, level, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-      backoff_max, content_type, meta, error, body, expire, keep, backoff_steps)
+      backoff_max, content_type, meta, error, body, expire, keep, backoff_steps, grp)
     SELECT p_topics[i.g], i.id, p_levels[i.g], p_levels[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
         nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
         nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1, nullif(p_steps[i.g], '')
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1, nullif(p_steps[i.g], ''), p_numbers[i.n]
       FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
         WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
           OR (SELECT true FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now LIMIT 1) IS NULL)
         ORDER BY p_topics[u.g], u.id) i;
   GET DIAGNOSTICS done = ROW_COUNT;
+  IF p_numbers IS NOT NULL THEN
+    INSERT INTO tarry.grp_note SELECT w.topic, w.number, 0, w.first[1], NULL, w.first[2] FROM (SELECT p_topics[u.g] AS topic, p_numbers[u.n] AS number,
+      min(ARRAY[tarry._due(p_now, p_kinds[u.g], u.ms), p_seqs[u.n]]) AS first FROM unnest(p_groups, p_ms) WITH ORDINALITY u(g, ms, n)
+      WHERE p_numbers[u.n] IS NOT NULL AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) GROUP BY 1, 2) w;
+  END IF;
   -- It may have waited for who ended a job before, which is remembered since.
   IF true = ANY (p_remembers) AND EXISTS (SELECT FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
       JOIN tarry.finished f ON f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now
@@ -1059,18 +1539,18 @@ END $$;
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_steps text[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[],
-  p_topics_max int,
+  p_names text[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
-  remembers boolean[]; present boolean[]; done bigint := 0;
+  remembers boolean[]; present boolean[]; done bigint := 0; numbers int[]; flows boolean[];
 BEGIN
   IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
   FOR again IN 0 .. 1 LOOP
-    SELECT array_agg(w.topic), array_agg(w.level), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
-      INTO topics, levels, ttls, plain, remembers FROM (
-      SELECT t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
+    SELECT array_agg(w.topic), array_agg(w.level), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers), array_agg(w.has_groups)
+      INTO topics, levels, ttls, plain, remembers, flows FROM (
+      SELECT t.flow % 2 = 1 AS has_groups, t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND t.flow & 16 = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
           t.dedup_window > 0 OR (SELECT true FROM tarry.finished f WHERE f.topic = t.topic LIMIT 1) IS NOT NULL AS remembers
         FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
           LEFT JOIN tarry.level l ON l.topic = t.topic AND l.level = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
@@ -1081,6 +1561,13 @@ BEGIN
     PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS level
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
+  IF p_names IS NOT NULL OR true = ANY (flows) THEN
+    SELECT array_agg(CASE WHEN coalesce(p_names[u.n], '') <> '' OR flows[u.g] THEN w.number END ORDER BY u.n) INTO numbers
+      FROM unnest(p_groups) WITH ORDINALITY u(g, n) LEFT JOIN (SELECT d.topic, d.name, tarry._group(d.topic, d.name) AS number FROM (
+          SELECT DISTINCT topics[v.g] AS topic, coalesce(p_names[v.n], '') AS name FROM unnest(p_groups) WITH ORDINALITY v(g, n)
+            WHERE topics[v.g] IS NOT NULL AND (coalesce(p_names[v.n], '') <> '' OR flows[v.g]) ORDER BY 1, 2) d) w
+        ON w.topic = topics[u.g] AND w.name = coalesce(p_names[u.n], '');
+  END IF;
   FOR again IN 0 .. 2 LOOP -- then one by one
     EXIT WHEN p_ticket IS NOT NULL;
     IF p_looks OR again > 0 THEN
@@ -1089,14 +1576,14 @@ BEGIN
     END IF;
     BEGIN
       done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps);
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
     done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps);
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
       SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
@@ -1111,11 +1598,11 @@ BEGIN
   IF done = cardinality(p_ids) THEN RETURN; END IF;
   FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) LEFT JOIN tarry.topic t ON t.topic = topics[u.g]
       WHERE NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id AND j.seq = seqs[u.n])
-      ORDER BY p_topics[u.g], CASE WHEN t.max_jobs > 0 THEN '' ELSE u.id END, u.n LOOP -- of a limited topic the first ones have room
+      ORDER BY p_topics[u.g], CASE WHEN t.max_jobs > 0 OR t.flow & 16 > 0 THEN '' ELSE u.id END, u.n LOOP -- of a limited topic the first ones have room
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
-      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g]);
+      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g], coalesce(p_names[x.n], ''));
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;
@@ -1173,11 +1660,12 @@ $$ SELECT ARRAY[0, 0, -1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, p_bytes] $$;
 -- history and have no limit of jobs (acks: also with a history).
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_types bytea[],
-  p_results bytea[], p_server bigint)
+  p_results bytea[], p_holds bigint[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); is_awaited boolean := EXISTS (SELECT FROM tarry.awaited);
 BEGIN
   IF p_verbs && '{2,4,5}' THEN PERFORM tarry._number(); END IF;
+  IF p_holds IS NOT NULL THEN PERFORM tarry._hold(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_holds, now); END IF;
   FOR x IN
     WITH u AS MATERIALIZED (
       SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
@@ -1187,9 +1675,12 @@ BEGIN
         WHERE u.verb = 1 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now AND j.next IS NULL
           AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
-        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer, coalesce(j.keep, t.keep_finished) AS keep,
+        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, t.flow, j.grp, j.slot, j.attempt, j.taken, j.consumer, coalesce(j.keep, t.keep_finished) AS keep,
           j.seq, j.first_due, j.priority, j.meta, j.error, j.history AS attempts, j.progress, nullif(u.result_type, '') AS result_type,
           nullif(u.result, '') AS result, CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body
+    ), s AS (
+      INSERT INTO tarry.grp_note SELECT a.topic, w.grp, count(*) FROM a, LATERAL (VALUES (1, coalesce(a.grp, 0)), (2, -1)) w(flag, grp)
+        WHERE a.slot & w.flag > 0 GROUP BY 1, 2
     ), h AS (
       INSERT INTO tarry.history SELECT now, a.topic, a.id, 'acked', a.attempt, nullif(a.taken, 0), a.consumer FROM a WHERE a.history > 0
     ), e AS (
@@ -1259,6 +1750,23 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Acks jobs of topics with groups or limits, as tarry._acks does.
+CREATE FUNCTION tarry._acks_flow(p_rows tid[], p_deliveries bigint[], p_takens bigint[], p_topics int[], p_names text[], p_now bigint, p_awaited boolean)
+RETURNS SETOF tarry._did LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+  PERFORM tarry._number();
+  RETURN QUERY WITH d AS (
+    DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
+      WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > p_now AND j.next IS NULL AND j.topic = ANY (p_topics)
+        AND (j.keep = 0 OR j.keep IS NULL) AND (NOT p_awaited OR NOT tarry._is_awaited(p_names[array_position(p_topics, j.topic)], j.id))
+      RETURNING j.topic, j.id, j.attempt, j.grp, j.slot, u.n
+  ), s AS (
+    INSERT INTO tarry.grp_note SELECT d.topic, w.grp, count(*) FROM d, LATERAL (VALUES (1, coalesce(d.grp, 0)), (2, -1)) w(flag, grp)
+      WHERE d.slot & w.flag > 0 GROUP BY 1, 2
+  ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, NULL::bigint[], d.id, p_names[array_position(p_topics, d.topic)], NULL::bigint,
+      false, d.attempt, NULL::bigint, d.n FROM d;
+END $$;
+
 -- Awaited jobs are acked one by one, so that those who wait get all of their end.
 --
 -- Acks jobs, each with the place of its row when it was taken. A row that is still there is deleted without an index, in topics that need nothing
@@ -1266,13 +1774,17 @@ END $$;
 CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
   p_types bytea[], p_results bytea[], p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; keepers int[]; done bigint := 0; more bigint; l record; n int;
-  is_awaited boolean := EXISTS (SELECT FROM tarry.awaited);
+  is_awaited boolean := EXISTS (SELECT FROM tarry.awaited); flow boolean;
 BEGIN
   SELECT array_agg(t.topic) FILTER (WHERE t.keep_finished = 0), array_agg(t.name) FILTER (WHERE t.keep_finished = 0),
-      array_agg(t.topic) FILTER (WHERE t.keep_finished > 0) INTO topics, names, keepers
+      array_agg(t.topic) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0), bool_or(t.flow & 3 > 0) INTO topics, names, keepers, flow
     FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
     WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
-  IF topics IS NOT NULL THEN
+  IF flow THEN
+    RETURN QUERY SELECT * FROM tarry._acks_flow(p_rows, p_deliveries, p_takens, topics, names, now, is_awaited);
+    GET DIAGNOSTICS done = ROW_COUNT;
+    IF done = cardinality(p_rows) THEN RETURN; END IF;
+  ELSIF topics IS NOT NULL THEN
     RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
       WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL AND j.topic = ANY (topics)
         AND (j.keep = 0 OR j.keep IS NULL) AND (NOT is_awaited OR NOT tarry._is_awaited(names[array_position(topics, j.topic)], j.id))
@@ -1316,7 +1828,7 @@ BEGIN
       l.ns[a.n]
     FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.levels, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
       array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
-      array_fill(-1, ARRAY[n]), l.types, l.results, p_server) a;
+      array_fill(-1, ARRAY[n]), l.types, l.results, NULL, p_server) a;
 END $$;
 
 -- ---- calls about topics ----
@@ -1325,7 +1837,8 @@ CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURN
   name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
   push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
-  keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text
+  keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text,
+  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint, held bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
@@ -1333,7 +1846,9 @@ BEGIN
       CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
-      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
+      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs,
+      CASE WHEN t.flow > 0 THEN tarry._held_jobs(t, now) ELSE 0 END
     FROM tarry.topic t,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
@@ -1348,7 +1863,7 @@ END $$;
 CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
   p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
   p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint, p_keep bigint, p_keep_max bigint, p_keep_bytes bigint,
-  p_keep_body boolean, p_steps text) RETURNS text LANGUAGE plpgsql AS $$
+  p_keep_body boolean, p_steps text, p_flow bigint[]) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
@@ -1358,7 +1873,10 @@ BEGIN
     backoff_max = p_backoff_max, backoff_steps = nullif(p_steps, ''), max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
     push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history, keep_finished = p_keep,
-    keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body WHERE topic = t.topic;
+    keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body,
+    lim = p_flow[1], rate_count = p_flow[2], rate_unit = p_flow[3], burst = p_flow[4], group_lim = p_flow[5], group_rate_count = p_flow[6],
+    group_rate_unit = p_flow[7], group_burst = p_flow[8], group_max_jobs = p_flow[9] WHERE topic = t.topic;
+  PERFORM tarry._flow_set(t.topic);
   IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
     UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
@@ -1681,6 +2199,8 @@ BEGIN
       DELETE FROM tarry.tally WHERE topic = gone;
       DELETE FROM tarry.tally_add WHERE topic = gone;
       DELETE FROM tarry.level WHERE topic = gone;
+      DELETE FROM tarry.grp WHERE topic = gone;
+      DELETE FROM tarry.grp_note WHERE topic = gone;
       DELETE FROM tarry.topic WHERE topic = gone AND paused_until < p_now - 60000 AND age(xmin) > age(p_oldest)
         AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
     END LOOP;
@@ -1693,6 +2213,8 @@ BEGIN
   ELSIF p_part = 7 THEN
     DELETE FROM tarry.awaited w USING (SELECT k.topic, k.id, k.server FROM tarry.awaited k WHERE NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server)
       FOR UPDATE SKIP LOCKED) o WHERE w.topic = o.topic AND w.id = o.id AND w.server = o.server;
+  ELSIF p_part = 9 THEN
+    PERFORM tarry._flow_tidy(p_own, p_fresh, p_now);
   ELSE
     RETURN false;
   END IF;
@@ -1757,6 +2279,16 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+-- Notes the end of a lease and a job that waits, of all changes that move a job. Takes, extensions and acks do not set its due.
+CREATE FUNCTION tarry._note_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF OLD.state = 3 AND NEW.state <> 3 THEN PERFORM tarry._free(OLD); END IF;
+  IF NEW.state = 1 AND NEW.grp IS NOT NULL THEN INSERT INTO tarry.grp_note VALUES (NEW.topic, NEW.grp, 0, NEW.due, NULL, NEW.seq); END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER note_move AFTER UPDATE OF due ON tarry.job
+  FOR EACH ROW WHEN (NEW.grp IS NOT NULL OR OLD.slot > 0) EXECUTE FUNCTION tarry._note_move();
+
 CREATE CONSTRAINT TRIGGER notify AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._notify();
 
@@ -1787,6 +2319,17 @@ BEGIN
     finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.level);
     jobs := w.n; mended := p_mend;
     IF p_mend THEN PERFORM tarry._level(w.topic, w.level); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, c.topic, c.grp, c.label, c.diff FROM (
+      SELECT k.topic, k.grp, k.name AS label, (SELECT count(*) FROM tarry.job j WHERE j.topic = k.topic AND j.state = 3
+            AND CASE WHEN k.grp = -1 THEN j.slot & 2 > 0 ELSE j.slot & 1 > 0 AND coalesce(j.grp, 0) = k.grp END)
+          - k.in_flight + coalesce((SELECT sum(n.freed) FROM tarry.grp_note n WHERE n.topic = k.topic AND n.grp = k.grp), 0) AS diff FROM tarry.grp k) c
+      JOIN tarry.topic t ON t.topic = c.topic AND t.name IS NOT NULL WHERE c.diff <> 0 ORDER BY 1, 4 LOOP
+    finding := format('topic %s: the number of leases of %s differs by %s', quote_literal(w.name), CASE WHEN w.grp = -1 THEN 'the topic'
+      ELSE 'group ' || quote_literal(w.label) END, w.diff);
+    jobs := abs(w.diff); mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.grp_note VALUES (w.topic, w.grp, -w.diff); PERFORM tarry._number(); END IF;
     RETURN NEXT;
   END LOOP;
   FOR w IN SELECT t.name, c.topic, c.number, c.bytes FROM (
@@ -1868,6 +2411,7 @@ CREATE FUNCTION tarry._word(r tarry._did) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF r.status = 'bad_at' THEN RAISE EXCEPTION 'at is more than 10 years away' USING ERRCODE = '22023'; END IF;
   IF r.status = 'topic_full' THEN RAISE EXCEPTION 'the topic has as many jobs as its max_jobs allows' USING ERRCODE = '53400'; END IF;
+  IF r.status = 'group_full' THEN RAISE EXCEPTION 'the group has as many jobs as its max_jobs allows' USING ERRCODE = '53400'; END IF;
   RETURN r.status;
 END $$;
 
@@ -1898,7 +2442,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
-  content_type text, priority int, on_conflict text, once text, once_for interval, keep_finished interval) RETURNS text LANGUAGE plpgsql AS $$
+  content_type text, priority int, on_conflict text, once text, once_for interval, keep_finished interval, "group" text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE kind int; ms bigint; keep bigint := ceil(extract(epoch FROM keep_finished) * 1000); once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
@@ -1912,15 +2456,16 @@ BEGIN
   IF octet_length(once) NOT BETWEEN 1 AND 128 OR once ~ '[^!-~]' THEN RAISE EXCEPTION 'bad once ''%''', once USING ERRCODE = '22023'; END IF;
   IF once IS NULL AND once_for IS NOT NULL THEN RAISE EXCEPTION 'once is missing' USING ERRCODE = '22023', HINT = 'give once with once_for'; END IF;
   IF once_ms NOT BETWEEN 1 AND 315619200000 THEN RAISE EXCEPTION 'once_for % is not between 1 ms and 10 years', once_for USING ERRCODE = '22023'; END IF;
+  IF octet_length("group") NOT BETWEEN 1 AND 64 OR "group" ~ '[^!-~]' THEN RAISE EXCEPTION 'bad group ''%''', "group" USING ERRCODE = '22023'; END IF;
   IF keep NOT BETWEEN 0 AND 315619200000 THEN RAISE EXCEPTION 'keep_finished % is not between 0 and 10 years', keep_finished USING ERRCODE = '22023'; END IF;
   PERFORM tarry._may(topic);
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
   IF once IS NOT NULL THEN
     r := tarry._push_once(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms, keep);
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms, keep, NULL, coalesce("group", ''));
   ELSE
     r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, NULL, keep);
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, NULL, keep, NULL, coalesce("group", ''));
   END IF;
   IF r.status IN ('created', 'replaced') AND r.state <> 3 THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
@@ -1930,21 +2475,21 @@ END $$;
 -- parameter. The forms for bytea and jsonb need a delay, which may be NULL: with a default there, a push without a body would match all three.
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body text DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for, keep_finished); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body bytea, at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for, keep_finished); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
   priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for, keep_finished); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

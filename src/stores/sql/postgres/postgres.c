@@ -498,6 +498,7 @@ const struct sql_dialect sql_postgres = {
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_transactions = true,
     .keeps_finished = true,
+    .groups = true,
     .has_whole_transactions = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",

@@ -18,14 +18,15 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_NOW] = CALL "_clock()",
     [POSTGRES_PUSHES] =
         CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)",
+             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)",
     [POSTGRES_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [POSTGRES_ANSWERS] =
-        CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+        CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, "
+             "$17)",
     [POSTGRES_AGAINS] = CALL "_agains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
     [POSTGRES_PUSH_ONCE] =
         CALL "_push_once($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, false, $20, $21, $22, $23)",
+             "$16, $17, $18, $19, false, $20, $21, $22, $23, $24)",
     [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     [POSTGRES_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [POSTGRES_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
@@ -38,7 +39,7 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_FIGURES] = CALL "_figures($1, $2, $3)",
     [POSTGRES_PUT] =
         CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
-             "$18, $19, $20, $21, $22)",
+             "$18, $19, $20, $21, $22, $23)",
     [POSTGRES_PAUSE] = CALL "_pause($1, $2, $3)",
     [POSTGRES_DELETE] = CALL "_delete($1)",
     [POSTGRES_PURGE] = CALL "_purge($1, $2, $3)",
@@ -58,6 +59,8 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
                           "$2::text[]) u(topic, id) ON CONFLICT DO NOTHING",
     [POSTGRES_ENDED] = CALL "_end_awaited($1, $2, $3, $4, $5, $6)",
     [POSTGRES_NOTIFY] = "SELECT pg_notify('tarry', $1)",
+    [POSTGRES_GROUP_PUT] = "SELECT tarry._group_put($1, $2, $3, $4)",
+    [POSTGRES_GROUPS] = CALL "_groups($1, $2, $3, $4, $5, $6)",
     [POSTGRES_SEND_EVENTS] = "SELECT pg_notify('tarry_events', $1)",
 };
 

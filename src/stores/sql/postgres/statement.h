@@ -50,10 +50,12 @@ enum postgres_statement {
     POSTGRES_ENDED,    /* sets how awaited jobs have ended */
     POSTGRES_NOTIFY,
     POSTGRES_SEND_EVENTS, /* sends events */
+    POSTGRES_GROUP_PUT,   /* sets or resets the settings of a group */
+    POSTGRES_GROUPS,
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 28 };
+enum { POSTGRES_PARAMS_MAX = 29 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {

@@ -1,0 +1,106 @@
+"""Groups and their limits in PostgreSQL: over several servers that are killed, and in a user's own transaction."""
+
+import random
+import threading
+import time
+
+import pytest
+from client import Lost, Refused
+from postgres import PostgresServer
+from server import eventually
+from sql_serving import tarry, transaction
+
+LIMITS = (1, 3, 50)
+GROUPS, JOBS, LEASE_S = 200, 6, 3
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with PostgresServer() as server:
+        assert tarry("sql", "migrate", server.url).returncode == 0
+        yield server
+
+
+class Checker:
+    """Counts leases that consumers hold at the same time. A lease counts from its arrival until its answer is sent, or until it may have ended."""
+
+    def __init__(self):
+        self.lock, self.held, self.most, self.acked = threading.Lock(), {}, {}, set()
+
+    def begin(self, lease, group, until):
+        with self.lock:
+            now = time.monotonic()
+            held = self.held.setdefault(group, {})
+            for old in [old for old, ends in held.items() if ends <= now]:
+                del held[old]
+            held[lease] = until
+            self.most[group] = max(self.most.get(group, 0), len(held))
+
+    def end(self, lease, group):
+        with self.lock:
+            self.held[group].pop(lease, None)
+
+
+def consume(servers, checker, stop, seed):
+    luck = random.Random(seed)
+    while not stop.is_set():
+        try:
+            client, asked = luck.choice(servers).client(timeout=5), time.monotonic()
+            jobs = client.take("limited", max=luck.choice((1, 20, 60)), wait="200ms", lease_for=f"{LEASE_S}s")
+            for job in jobs:
+                checker.begin(job["lease"], job["id"].split("-")[0], asked + LEASE_S)
+            time.sleep(luck.random() * 0.05)
+            for job in jobs:
+                checker.end(job["lease"], job["id"].split("-")[0])
+                client.ack(job["lease"])
+                with checker.lock:
+                    checker.acked.add(job["id"])
+        except (OSError, Lost, Refused):  # the server was killed: its leases end by themselves
+            time.sleep(0.05)
+
+
+def test_no_limit_of_a_group_is_exceeded_while_servers_are_killed(postgres, start_server):
+    servers = [start_server("--store", postgres.url) for _ in range(3)]
+    postgres.do(f"SELECT count(tarry.push('limited', 'g' || g || '-' || n, \"group\" => 'g' || g)) FROM generate_series(0, {GROUPS - 1}) g, "
+                f"generate_series(1, {JOBS}) n")
+    postgres.do(f"SELECT count(tarry._group_put('limited', 'g' || g, ARRAY[0, (ARRAY{list(LIMITS)})[g % 3 + 1], 0, 0, 0, 0, 0, 0], 0)) "
+                f"FROM generate_series(0, {GROUPS - 1}) g")
+    checker, stop = Checker(), threading.Event()
+    threads = [threading.Thread(target=consume, args=(servers, checker, stop, n)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            time.sleep(1.5)
+            server = random.choice(servers)
+            server.kill()
+            server.start()
+        eventually(lambda: len(checker.acked) == GROUPS * JOBS or postgres.rows("SELECT count(*) FROM tarry.job") == [(0,)], seconds=60)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert {group: most for group, most in checker.most.items() if most > LIMITS[int(group[1:]) % 3]} == {}
+    assert postgres.rows("SELECT finding FROM tarry._fsck(false) WHERE finding NOT LIKE 'leases ended%'") == []
+
+
+def test_a_group_is_pushed_in_a_transaction(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.push('shop', 'a', \"group\" => 'undone')")
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('shop', 'b', \"group\" => 'shop-7'), tarry.push('shop', 'c')")
+    assert sorted(job["id"] for job in client.take("shop", max=5, wait="5s")) == ["b", "c"]
+    assert postgres.rows("SELECT g.name FROM tarry.grp g JOIN tarry.topic t ON t.topic = g.topic WHERE t.name = 'shop' AND g.grp >= 0 ORDER BY 1") == [("",), ("shop-7",)]
+    with pytest.raises(Exception, match="bad group 'a b'"), transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.push('shop', 'd', \"group\" => 'a b')")
+
+
+def test_fsck_corrects_the_number_of_leases_of_a_group(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('counted', 'a', \"group\" => 'one')")
+    assert [job["id"] for job in client.take("counted", wait="5s")] == ["a"]
+    postgres.do("UPDATE tarry.grp SET in_flight = in_flight + 2 WHERE name = 'one'")
+    assert postgres.do("SELECT finding FROM tarry._fsck(true)") == "topic 'counted': the number of leases of group 'one' differs by -2"
+    assert postgres.rows("SELECT finding FROM tarry._fsck(false)") == []
