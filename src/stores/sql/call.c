@@ -251,8 +251,7 @@ void sql_wall_write(struct sql_call *call, int64_t adjust_ms)
         time_write(&call->items[i].due_ms, adjust_ms);
         time_write(&call->items[i].lease_until_ms, adjust_ms);
     }
-    for (size_t i = 0; i < call->job_count; i++)
-    {
+    for (size_t i = 0; i < call->job_count; i++) {
         job_write(&call->jobs[i].job, adjust_ms);
         time_write(&call->jobs[i].held_until_ms, adjust_ms);
     }

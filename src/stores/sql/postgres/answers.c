@@ -602,8 +602,8 @@ static struct queue_group group_of(const PGresult *result, int row)
                      .limits = {.limit = (uint32_t)postgres_row_number(result, row, GROUP_LIMIT),
                                 .rate = {(uint32_t)postgres_row_number(result, row,
                                                                        GROUP_RATE_COUNT),
-                                         (enum frequency_unit)postgres_row_number(
-                                             result, row, GROUP_RATE_UNIT)},
+                                         (enum frequency_unit)postgres_row_number(result, row,
+                                                                                  GROUP_RATE_UNIT)},
                                 .burst = (uint32_t)postgres_row_number(result, row, GROUP_BURST)},
                      .max_jobs = (uint64_t)postgres_row_number(result, row, GROUP_JOBS_MAX),
                      .paused = row_flag(result, row, GROUP_PAUSED),
