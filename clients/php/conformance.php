@@ -62,7 +62,8 @@ function job(Job $job): array
         'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
         'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
         'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
-        'state' => $job->state, 'group' => $job->group, 'outcome' => $job->outcome, 'progress' => $job->progress, 'last_error' => $job->lastError,
+        'state' => $job->state, 'group' => $job->group, 'outcome' => $job->outcome,
+        'progress' => $job->progress, 'last_error' => $job->lastError,
         'finished_at_ms' => $job->finishedAt === null ? null : 1000 * (float) $job->finishedAt->format('U.u'),
         'duration_ms' => $job->duration === null ? null : 1000 * $job->duration,
         'result_base64' => $job->result === null ? null : base64_encode($job->result), 'result_type' => $job->resultType,
@@ -222,7 +223,8 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             return results($client->ack(given($request, $taken), result_of($request), $type, $hold));
         case 'nack':
             [$delay, $error, $final] = [seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false];
-            return results($client->nack(given($request, $taken), $delay, $error, $final, result_of($request), hold: seconds($request, 'hold_ms')));
+            $more = [$delay, $error, $final, result_of($request), null, seconds($request, 'hold_ms')];
+            return results($client->nack(given($request, $taken), ...$more));
         case 'extend':
             $progress = $request['progress'] ?? '';
             return results($client->extend(given($request, $taken), seconds($request, 'lease_ms'), $progress));
