@@ -152,7 +152,8 @@ static inline struct slice wire_take_bytes(struct wire_in *in, size_t bytes)
 
     if (wire_need(in, bytes)) {
         taken = slice_make(in->at, bytes);
-        in->at += bytes;
+        if (bytes) /* nothing may be taken from no bytes at all, whose address is NULL */
+            in->at += bytes;
     }
     return taken;
 }
