@@ -185,3 +185,18 @@ def test_a_limit_below_the_number_of_shards_is_rejected(server):
         assert reply.status == 201 and client.good("GET", "/v1/topics/one")["settings"]["group_limit"] == 1
     else:
         assert reply.status == 400 and "lower than the number of shards" in reply.json()["detail"]
+
+
+def test_export_and_import_carry_groups_and_limits(server, start_server):
+    client = server.client()
+    given = {"limit": 9, "rate": "10/s", "group_limit": 2}
+    client.good("PUT", "/v1/topics/moved", json.dumps(given).encode())
+    client.good("PUT", "/v1/topics/moved/jobs/1?delay=1h&group=shop-7")
+    exported = server.cli("export", "--topic", "moved")
+    assert exported.returncode == 0, exported.stderr
+    other = start_server()
+    imported = other.cli("import", "-", input=exported.stdout)
+    assert imported.returncode == 0, imported.stderr
+    shown = other.client().topic("moved")["settings"]
+    assert {name: shown.get(name) for name in given} == given
+    assert other.client().good("GET", "/v1/topics/moved/jobs/1")["group"] == "shop-7"

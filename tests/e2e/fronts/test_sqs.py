@@ -245,13 +245,16 @@ def test_a_dead_letter_queue_must_exist_and_be_another_one(start):
 
 
 def test_a_standard_queue_keeps_message_groups_and_rejects_fifo_parameters(start):
-    _, sqs = start()
+    server, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     groups = ["tenant-1", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "x" * 128]
     sqs.send_message(QueueUrl=url, MessageBody="0", MessageGroupId=groups[0])
     output = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "1", "MessageGroupId": groups[1]}, {"Id": "2", "MessageBody": "2", "MessageGroupId": groups[2]},
                                                          {"Id": "3", "MessageBody": "3"}, {"Id": "4", "MessageBody": "4", "MessageGroupId": "a b"}])
     assert [one["Id"] for one in output["Successful"]] == ["1", "2", "3"] and [(one["Id"], one["Code"]) for one in output["Failed"]] == [("4", "InvalidParameterValue")]
+    shown = {job["body"]: job.get("group") for job in server.client().good("GET", f"/v1/topics/{url.rsplit('/', 1)[1]}/jobs?body=true")["jobs"]}
+    assert shown["0"] == groups[0] and shown["3"] is None, "the group of a message is the group of its job"
+    assert re.fullmatch("x{47}~[0-9a-f]{16}", shown["2"]), "a longer name becomes its beginning and a hash"
     found = {message["Body"]: message["Attributes"] for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId", "SenderId"])["Messages"]}
     assert {body: shown.get("MessageGroupId") for body, shown in found.items()} == {"0": groups[0], "1": groups[1], "2": groups[2], "3": None}
     for group in ("", "x" * 129, "a b", "grüße", "a\n"):
