@@ -155,7 +155,7 @@ static int write_changes(struct call *call, struct buffer *out)
     return exit_code;
 }
 
-/* Puts the settings of the group together with the changes. A group of a topic that does not exist has none. */
+/* Puts the settings of the group together with the changes. A topic that does not exist has no settings of groups. */
 static int change_group(struct call *call, const struct slice *changes)
 {
     struct client *client = &call->client;
