@@ -195,7 +195,8 @@ static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
         "sql_auto_is_null = 0, completion_type = 'NO_CHAIN', foreign_key_checks = 1, "
         "unique_checks = 1, div_precision_increment = 4, group_concat_max_len = 1000000, "
         "lc_time_names = 'en_US', default_week_format = 0, timestamp = DEFAULT, "
-        "lock_wait_timeout = 86400, wait_timeout = 28800, max_error_count = 64"
+        "lock_wait_timeout = 86400, wait_timeout = 28800, max_error_count = 64, "
+        "optimizer_switch = 'derived_merge=on'" /* else no row is deleted through a view in MySQL */
         "/*M!100600 , sql_if_exists = 0, check_constraint_checks = 1, max_statement_time = 0, "
         "idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, "
         "idle_readonly_transaction_timeout = 0 */"
