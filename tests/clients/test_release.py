@@ -58,7 +58,7 @@ def of_java(place):
 def of_php(place):
     laravel = set(zipfile.ZipFile(MADE / "php" / f"tarry-laravel-{VERSION}.zip").namelist())
     assert {"composer.json", "src/TarryServiceProvider.php", "src/TarryQueue.php"} <= laravel
-    package = json.loads(text("php/composer.json"))
+    package = json.loads((REPO / "clients/php/composer.json").read_text(encoding="utf-8"))
     package["dist"] = {"type": "zip", "url": f"file://{MADE}/php/tarry-client-{VERSION}.zip"}
     repositories = [{"type": "package", "package": package}, {"packagist.org": False}]
     (place / "composer.json").write_text(json.dumps({"repositories": repositories, "require": {"tarry/client": VERSION}}))
