@@ -224,6 +224,24 @@ static void a_push_decides_how_long_its_job_is_kept(void **state)
     assert_non_null(end_of("c"));
 }
 
+static void a_job_that_is_pushed_again_is_kept_as_its_push_decided(void **state)
+{
+    (void)state;
+    NEEDS(keeps_finished);
+    if (w->client.driver->lacks & DRIVER_LACKS_AGAIN)
+        skip();
+    struct queue_push kept = a_push("a");
+    kept.has_keep_finished = true;
+    kept.keep_finished_ms = HOUR_MS;
+    push(kept);
+    assert_int_equal(
+        again(take_for("a", LEASE_MS), (struct queue_again){.when = {.due = QUEUE_DUE_NOW},
+                                                            .priority = QUEUE_PRIORITY_UNSET}),
+        QUEUE_CREATED);
+    assert_int_equal(ack(take_for("a", LEASE_MS)), QUEUE_OK);
+    assert_non_null(end_of("a"));
+}
+
 static void a_kept_job_shows_its_meta_and_its_body_only_if_it_is_set(void **state)
 {
     struct buffer meta;
@@ -702,6 +720,7 @@ const struct CMUnitTest directed_finished[] = {
     CLAIM(a_finished_job_is_visible_until_it_expires),
     CLAIM(cancelled_and_expired_jobs_are_kept),
     CLAIM(a_push_decides_how_long_its_job_is_kept),
+    CLAIM(a_job_that_is_pushed_again_is_kept_as_its_push_decided),
     CLAIM(a_kept_job_shows_its_meta_and_its_body_only_if_it_is_set),
     CLAIM(a_kept_job_does_not_block_its_id),
     CLAIM(dedup_and_keep_finished_end_at_their_own_times),

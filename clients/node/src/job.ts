@@ -42,7 +42,7 @@ export interface Pushed {
   readonly dueAt: Date | undefined;
 }
 
-/** The result of a schedule. `next`: the next fire; undefined if there is none. */
+/** The result of a schedule. `next`: the next fire; undefined if the job has no result. */
 export interface Scheduled {
   readonly result: PushResult;
   readonly next: Date | undefined;
@@ -102,12 +102,12 @@ export class Job {
     return JSON.parse(this.text) as T;
   }
 
-  /** The result as text; empty if there is none. */
+  /** The result as text; empty if the job has no result. */
   get resultText(): string {
     return this.result?.toString() ?? "";
   }
 
-  /** The result read as JSON; undefined if there is none. `T` is what you know of it: nothing is checked. */
+  /** The result read as JSON; undefined if the job has no result. `T` is what you know of it: nothing is checked. */
   resultJson<T = unknown>(): T | undefined {
     return this.result?.length ? (JSON.parse(this.resultText) as T) : undefined;
   }

@@ -58,13 +58,13 @@ final class Job
         return json_decode($this->body, $asArrays, 512, JSON_THROW_ON_ERROR);
     }
 
-    /** The result as text; '' if there is none. */
+    /** The result as text; '' if the job has no result. */
     public function resultText(): string
     {
         return $this->result ?? '';
     }
 
-    /** The result as JSON; null if there is none. Objects are arrays unless `$asArrays` is false. */
+    /** The result as JSON; null if the job has no result. Objects are arrays unless `$asArrays` is false. */
     public function resultJson(bool $asArrays = true): mixed
     {
         return ($this->result ?? '') === '' ? null : json_decode($this->resultText(), $asArrays, 512, JSON_THROW_ON_ERROR);

@@ -65,7 +65,7 @@ class Pushed:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """The outcome of schedule(). `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, None if there is none."""
+    """The outcome of schedule(). `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, None if the job has no result."""
 
     result: str
     next: datetime.datetime | None = None
@@ -115,11 +115,11 @@ class Job:
 
     @property
     def result_text(self) -> str:
-        """The result as text; "" if there is none."""
+        """The result as text; "" if the job has no result."""
         return (self.result or b"").decode()
 
     def result_json(self) -> Any:
-        """The result read as JSON; None if there is none."""
+        """The result read as JSON; None if the job has no result."""
         return json.loads(self.result) if self.result else None
 
     @property

@@ -121,7 +121,9 @@ struct queue_push life_again(const struct job *job, const struct queue_again *ag
         .body = again->has_body ? again->body : job->body,
         .when = again->when,
         .priority = again->priority == QUEUE_PRIORITY_UNSET ? job->priority : again->priority,
-        .policy = job->policy};
+        .policy = job->policy,
+        .has_keep_finished = job->has_keep,
+        .keep_finished_ms = job->keep_ms};
 }
 
 enum life_step life_fail(enum job_outcome outcome, uint32_t attempt, const struct policy *policy)

@@ -202,7 +202,7 @@ local function answer_to(t, id, group, verb, delivery, place, ms, error, word)
     return pack(ANSWER, OK, shown_state(j), j.due, 0)
 end
 
--- Returns the verb, and the milliseconds of a hold; 0: there is none. They are at the end of `word`, which is returned without them.
+-- Returns the verb, and the milliseconds of a hold; 0: no hold. They are at the end of `word`, which is returned without them.
 local HELD = 64
 local function hold_of(verb, word)
     if verb < HELD then return verb, 0, word end

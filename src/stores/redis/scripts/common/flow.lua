@@ -261,7 +261,7 @@ function flow.lane_of(j)
     return flow.lane(j.priority, flow.group_of(j))
 end
 
--- Returns the group in a record; '': none.
+-- Returns the group in a record; '': no group.
 function flow.group_in(record)
     local flags = byte(record)
     if flags < flow.RECORD then return '' end
@@ -418,7 +418,7 @@ function flow.turns_of(t, priority, most)
     return groups
 end
 
--- Returns priority, due and sequence of the job that is delivered next; nil: there is none.
+-- Returns priority, due and sequence of the job that is delivered next; nil: no job is ready.
 function flow.peek(t)
     flow.settle(t)
     if flow.open_of(t) <= 0 then return nil end
@@ -433,7 +433,7 @@ function flow.peek(t)
     until not priority
 end
 
--- Notes what a take has done with the group: `jobs` of the priority were leased; `head`: of the next one, nil: there is none, false: unknown.
+-- Notes what a take has done with the group: `jobs` of the priority were leased; `head`: of the next job, nil: no job, false: unknown.
 function flow.taken(t, g, priority, jobs, head)
     touch(t, g)
     g.ready = max(0, g.ready - jobs)
@@ -583,7 +583,7 @@ end
 
 -- ---- settings of groups ----
 
--- Gives the group settings of its own ('': none).
+-- Gives the group settings of its own ('': no settings).
 function flow.own_put(t, name, text)
     flow.group_all(t)
     local g = touch(t, flow.group(t, name))

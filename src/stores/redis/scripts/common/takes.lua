@@ -293,7 +293,7 @@ local function heap_drop(heap)
     heap_sift(heap)
 end
 
--- Finds the next job in the group's line of ready jobs, of which `wanted` are read if more must be read. Returns false if there is none to take.
+-- Finds the next job in the group's line of ready jobs, of which `wanted` are read if more must be read. Returns false if no job can be taken.
 local function line_next(g, wanted)
     if g.at > #g.line then
         if g.is_all then return false end

@@ -234,7 +234,7 @@ end
 
 local LANES_LOOKED_AT = 200
 
--- Returns the due time of the ready job that comes first; 0: there is none. Of groups some are looked at.
+-- Returns the due time of the ready job that comes first; 0: no job is ready. Reads only some groups.
 local function oldest_of(t)
     local lanes, oldest = call('ZRANGE', t.priorities, '0', t.flow and text_of(LANES_LOOKED_AT - 1) or '0'), NONE
     for i = 1, #lanes do

@@ -98,7 +98,7 @@ final class Api {
         }).collect(Collectors.toList());
     }
 
-    /** Returns the members of an answer with this result; none for null. */
+    /** Returns the members of an answer with this result; an empty list for null. */
     static Map<String, Object> result(Object result, String contentType) {
         if (result == null) {
             return Map.of();

@@ -165,12 +165,12 @@ public final class Job {
         return Optional.of(Json.encode(isText ? (String) found : Json.write(found)));
     }
 
-    /** The result as text; empty if there is none. */
+    /** The result as text; empty if the job has no result. */
     public String resultText() {
         return result().map(Json::decode).orElse("");
     }
 
-    /** The result as JSON; null if there is none. */
+    /** The result as JSON; null if the job has no result. */
     public Object resultJson() {
         return result().filter(bytes -> bytes.length > 0).map(Json::parse).orElse(null);
     }
