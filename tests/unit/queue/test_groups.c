@@ -17,7 +17,7 @@ struct part {
 };
 
 static struct part parts[PARTS];
-static char names[GROUPS][8];
+static char names[GROUPS][16];
 static char seen[4096]; /* "name:ready:leased " of all pages */
 static char cursor[GROUPS_CURSOR_BYTES_MAX];
 static size_t cursor_len, pages;
