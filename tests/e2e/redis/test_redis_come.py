@@ -178,3 +178,29 @@ def test_one_call_does_not_bring_more_large_jobs_than_redis_can_bear(redis, star
     takes = [int.from_bytes(words[5][-2:], "big") for words in calls]
     print("takes of a call:", takes)
     assert sum(takes) >= 24 and max(takes) <= 2
+
+
+def test_a_take_that_waited_behind_a_later_push_ends(redis, servers):
+    """Redis stands still. Then it carries out what the first server sent, and after that an older take of the second one: the ready job
+    is due later than the time by which that take goes."""
+    first, second = (server.client(60) for server in servers[:2])
+    first.push("t", "late", delay="10m", group="a")
+    second.take("t")
+    taken = []
+    calls = [threading.Thread(target=call, daemon=True) for call in (
+        lambda: servers[0].client().get("t", "late"),
+        lambda: taken.extend(second.take("t")),
+        lambda: first.push("t", "now", group="a"),
+    )]
+    freeze(redis.proc.pid)
+    try:
+        for call, pause in zip(calls, (0.2, 0.8, 0.2), strict=True):
+            call.start()
+            time.sleep(pause)
+    finally:
+        redis.proc.send_signal(signal.SIGCONT)
+    for call in calls:
+        call.join()
+    assert redis.call("PING")
+    taken = taken or servers[2].client().take("t", wait="20s")
+    assert [job["id"] for job in taken] == ["now"]

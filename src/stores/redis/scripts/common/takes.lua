@@ -371,12 +371,13 @@ local function take_turns(priority)
     was_delayed = false
     repeat
         local room = min(most - taken, 200)
-        local heap, served = flow.turns_of(t, priority, room), {}
+        local heap, served, chosen = flow.turns_of(t, priority, room), {}, 0
         if #heap == 0 then break end
         while goes_on and heap[1] and room > 0 and taken < most do
             places = {}
             local members, undo = choose(heap, priority, min(step(16), room), served)
             if #members == 0 then break end
+            chosen = chosen + #members
             local n
             if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
             for i = 1, n do
@@ -389,7 +390,7 @@ local function take_turns(priority)
         places = nil
         lines_cut(priority, served)
         flow.settle(t)
-    until not goes_on or taken >= most
+    until not goes_on or taken >= most or chosen == 0 -- 0: for a call that waited for long, what is ready may be due later than `now`
     return goes_on
 end
 
