@@ -636,6 +636,15 @@ int64_t flow_next_ms(const struct engine *engine)
 
 /* ---- settings ---- */
 
+/* Follows a change of the rate or burst of a group, or of the topic. */
+static void group_fit(const struct engine *engine, const struct topic *topic, uint32_t number)
+{
+    struct group *group = flow_group_at(engine, number);
+    const struct flow_limits limits = limits_of(engine, topic, group);
+    group->full_us = flow_fit(group->full_us, engine->flow_now_ms * 1000,
+                              flow_interval_us(limits.rate), flow_burst(&limits));
+}
+
 bool flow_prepare(struct engine *engine, struct topic *topic, const struct topic_flow *settings)
 {
     return !topic_flow_is_set(settings) || flow_need(engine, topic);
@@ -648,8 +657,11 @@ void flow_set(struct engine *engine, struct topic *topic)
     const struct flow_limits *limits = &settings->group;
     if (limits->limit || limits->rate.count || settings->group_order == FLOW_STRICT)
         flow_begin_groups(engine, topic);
-    for (uint32_t i = flow->group_count; flow->is_grouped && i; i--)
+    group_fit(engine, topic, flow->own);
+    for (uint32_t i = flow->group_count; flow->is_grouped && i; i--) {
+        group_fit(engine, topic, flow->groups[i - 1]);
         group_settle(engine, topic, flow->groups[i - 1]);
+    }
     topic_settle(engine, topic);
 }
 
@@ -673,6 +685,7 @@ static bool group_set(struct engine *engine, struct topic *topic, uint32_t numbe
         if (engine->carry_group > 1) /* another one has moved to a place that was passed */
             engine->carry_group = 1;
     }
+    group_fit(engine, topic, number);
     return true;
 }
 

@@ -109,6 +109,13 @@ static inline int64_t flow_spend(int64_t full_us, int64_t now_us, int64_t interv
     return (full_us > now_us ? full_us : now_us) + interval_us;
 }
 
+/* Returns the bucket after its rate or burst was changed: it owes no more than a burst at the new rate. */
+static inline int64_t flow_fit(int64_t full_us, int64_t now_us, int64_t interval_us, uint32_t burst)
+{
+    int64_t most_us = now_us + (int64_t)burst * interval_us;
+    return full_us < most_us ? full_us : most_us;
+}
+
 static inline uint32_t flow_weight(const struct group_settings *settings)
 {
     return settings->weight ? settings->weight : 1;

@@ -1,5 +1,6 @@
 """Groups, limits, rates and holds over HTTP, from the push to the reason for which a job is held."""
 
+import concurrent.futures
 import contextlib
 import json
 import time
@@ -109,6 +110,46 @@ def test_a_limit_per_group_holds_and_says_why(server):
     for job in first:
         client.ack(job["lease"])
     assert take(client, "orders", 10, "10s")
+
+
+def raise_the_rate_of_the_topic(client, topic):
+    client.good("PUT", f"/v1/topics/{topic}?rate=500/s")
+
+
+def raise_the_rate_of_groups(client, topic):
+    client.good("PUT", f"/v1/topics/{topic}?group_rate=500/s")
+
+
+def raise_the_rate_of_one_group(client, topic):
+    client.good("PUT", f"/v1/topics/{topic}/groups/a?rate=500/s")
+
+
+def delete_the_rate_of_one_group(client, topic):
+    client.good("DELETE", f"/v1/topics/{topic}/groups/a")
+
+
+RAISES = [("rate=2/h", "", raise_the_rate_of_the_topic), ("group_rate=2/h", "", raise_the_rate_of_groups),
+          ("group_rate=2/h", "", raise_the_rate_of_one_group), ("group_rate=500/s", "rate=2/h", delete_the_rate_of_one_group)]
+
+
+@pytest.mark.parametrize("slow, own, change", RAISES, ids=[change.__name__ for _, _, change in RAISES])
+def test_a_raised_rate_wakes_a_waiting_take(server, slow, own, change):
+    """The next delivery does not wait for the end of an interval of the old rate, here half an hour."""
+    client, topic = server.client(), change.__name__
+    client.good("PUT", f"/v1/topics/{topic}?{slow}")
+    if own:
+        client.good("PUT", f"/v1/topics/{topic}/groups/a?{own}")
+    for n in range(40):
+        push(client, topic, f"a{n}", "a")
+    ready(client, topic, 40)
+    while take(client, topic, 10):
+        pass
+    assert client.topic(topic)["counts"]["held"] > 0
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(lambda: take(server.client(), topic, 1, "20s"))
+        time.sleep(0.2)
+        change(client, topic)
+        assert len(waits.result()) == 1
 
 
 def test_a_hold_stops_one_group_until_it_ends(server):

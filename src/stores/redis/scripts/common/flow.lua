@@ -564,6 +564,11 @@ function flow.wake_some(t, most)
     return #names
 end
 
+-- Returns the bucket after its rate or burst was changed: it owes no more than a burst at the new rate.
+local function fit(full, rules)
+    return min(full, now_us() + rules.ahead + rules.interval)
+end
+
 -- The settings of the topic have changed: all its groups are looked at.
 function flow.settings_changed(t)
     local s = settings_of(t).flow
@@ -571,13 +576,14 @@ function flow.settings_changed(t)
     if s and s.is_set then flow.begin(t) end
     if s and s.is_of_groups then flow.group_all(t) end
     if not t.flow then return end
-    t.is_changed = true
+    t.flow.full, t.is_changed = fit(t.flow.full, (rules_of(t))), true
     if not is_grouped(t) then return end
     local names = call('HKEYS', t.groups)
     flow.load(t, names)
     for i = 1, #names do
         local g = touch(t, t.known_groups[names[i]])
         g.rules = nil
+        g.full = fit(g.full, rules_of_group(t, g))
     end
 end
 
@@ -596,6 +602,7 @@ function flow.own_put(t, name, text)
         if not t.flow.has_own then t.flow.has_own, t.is_changed = true, true end
     end
     g.rules = nil
+    g.full = fit(g.full, rules_of_group(t, g))
 end
 
 -- The group as answers show it.
