@@ -587,6 +587,12 @@ bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int6
     return true;
 }
 
+void flow_end_hold(struct engine *engine, struct topic *topic)
+{
+    flow_group_at(engine, topic->flow->own)->hold_until_ms = 0;
+    topic_settle(engine, topic);
+}
+
 uint64_t flow_held_count(const struct topic *topic, uint64_t ready)
 {
     return topic->flow->is_held ? ready : topic->flow->ready - topic->flow->runnable_ready;

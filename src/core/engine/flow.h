@@ -94,6 +94,8 @@ const struct ready_item *flow_any(const struct engine *engine, const struct topi
 /* Holds the group of a job, or its topic if the job has no group. False: out of memory. */
 bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int64_t hold_ms,
                struct engine_now now);
+/* Ends a hold of the topic. */
+void flow_end_hold(struct engine *engine, struct topic *topic);
 /* Returns how many ready jobs in memory, and cold ones, are held. */
 uint64_t flow_held_count(const struct topic *topic, uint64_t ready);
 /* Returns the ready jobs in memory. */

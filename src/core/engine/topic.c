@@ -418,6 +418,8 @@ enum queue_status engine_topic_resume(struct engine *engine, struct slice name)
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic)
         return QUEUE_NOT_FOUND;
+    if (topic->flow)
+        flow_end_hold(engine, topic);
     if (!topic->paused)
         return QUEUE_OK;
     topic_resume(engine, topic);

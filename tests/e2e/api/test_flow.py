@@ -128,6 +128,21 @@ def delete_the_rate_of_one_group(client, topic):
     client.good("DELETE", f"/v1/topics/{topic}/groups/a")
 
 
+def test_a_resume_ends_the_hold_of_a_topic(server):
+    client = server.client()
+    for n in range(20):
+        push(client, "stopped", f"a{n}", "")
+    ready(client, "stopped", 20)
+    while jobs := take(client, "stopped"):  # until each shard is held
+        client.good("POST", f"/v1/nack?lease={jobs[0]['lease']}&hold=24h&delay=10m")
+    assert client.topic("stopped")["counts"]["held"] > 0
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(lambda: take(server.client(), "stopped", 1, "20s"))
+        time.sleep(0.2)
+        client.good("POST", "/v1/topics/stopped/resume")
+        assert len(waits.result()) == 1
+
+
 RAISES = [("rate=2/h", "", raise_the_rate_of_the_topic), ("group_rate=2/h", "", raise_the_rate_of_groups),
           ("group_rate=2/h", "", raise_the_rate_of_one_group), ("group_rate=500/s", "rate=2/h", delete_the_rate_of_one_group)]
 

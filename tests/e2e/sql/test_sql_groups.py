@@ -104,3 +104,14 @@ def test_fsck_corrects_the_number_of_leases_of_a_group(postgres, start_server):
     postgres.do("UPDATE tarry.grp SET in_flight = in_flight + 2 WHERE name = 'one'")
     assert postgres.do("SELECT finding FROM tarry._fsck(true)") == "topic 'counted': the number of leases of group 'one' differs by -2"
     assert postgres.rows("SELECT finding FROM tarry._fsck(false)") == []
+
+
+def test_a_resume_ends_the_hold_of_a_topic(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    for ident in ("1", "2"):
+        client.push("stopped", ident)
+    [job] = client.take("stopped", wait="10s")
+    client.nack(job["lease"], hold="24h")
+    assert client.take("stopped", wait="300ms") == []
+    client.good("POST", "/v1/topics/stopped/resume")
+    assert client.take("stopped", wait="10s")

@@ -29,8 +29,10 @@ if verb == PUT then
 elseif verb == PAUSE then
     topic_rules.pause(t, pause_until > 0 and pause_until + adjust or pause_ms > 0 and now + pause_ms + 1 or nil)
 elseif verb == RESUME then
+    local held = t.flow and t.flow.hold > now
     topic_rules.resume(t)
-    if t.ready_before > 0 then notify('r--------' .. name) end
+    if held then t.flow.hold, t.is_changed = 0, true end
+    if t.ready_before > 0 or held then notify('r--------' .. name) end
 end
 if feed.listened then
     local kind = verb == PUT and feed.SETTINGS or verb == PAUSE and feed.PAUSED or verb == RESUME and feed.RESUMED

@@ -1886,11 +1886,17 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._pause(p_name text, p_paused boolean, p_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE number int;
 BEGIN
   PERFORM tarry._number();
   UPDATE tarry.topic SET paused = p_paused, paused_until = CASE WHEN p_paused AND p_ms > 0 THEN tarry.now_ms() + p_ms + 1 ELSE 0 END
-    WHERE name = p_name;
-  RETURN CASE WHEN FOUND THEN 'ok' ELSE 'not_found' END;
+    WHERE name = p_name RETURNING topic INTO number;
+  IF NOT FOUND THEN RETURN 'not_found'; END IF;
+  IF NOT p_paused THEN -- it ends a hold of the topic too
+    DELETE FROM tarry.grp_note WHERE topic = number AND grp = -1 AND held IS NOT NULL;
+    UPDATE tarry.grp SET held_until = 0 WHERE topic = number AND grp = -1 AND held_until > 0;
+  END IF;
+  RETURN 'ok';
 END $$;
 
 -- Deletes a topic: its name is free immediately; the upkeep removes the rows of its number in steps.
