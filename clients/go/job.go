@@ -35,7 +35,7 @@ type Push struct {
 	OnceFor time.Duration
 	// KeepFinished is how long the server keeps the job and its result after its end, in place of the setting of the topic; see Keep.
 	KeepFinished *time.Duration
-	Group        string // groups, such as the tenants of a service, are served in turn and may have limits
+	Group        string // groups, such as the tenants of a service, are served fairly and may have limits
 	Callback     string
 	Meta         map[string]string
 	ContentType  string

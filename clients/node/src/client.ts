@@ -50,7 +50,7 @@ export interface PushOptions {
   onceFor?: Duration | undefined;
   /** How long the server keeps the job and its result after its end. Default: the setting of the topic. */
   keepFinished?: Duration | undefined;
-  /** Groups, such as the tenants of a service, are served in turn and may have limits. */
+  /** Groups, such as the tenants of a service, are served fairly and may have limits. */
   group?: string | undefined;
   callback?: string | undefined;
   meta?: Readonly<Record<string, string>> | undefined;

@@ -63,7 +63,7 @@ final class Client
      * @param array<string, string> $meta
      * @param int|float|\DateInterval|null $keepFinished how long the server keeps the job and its result after its end;
      * else as its topic says
-     * @param string|null $group groups, such as the tenants of a service, are served in turn and may have limits
+     * @param string|null $group groups, such as the tenants of a service, are served fairly and may have limits
      * @throws TarryError
      */
     public function push(

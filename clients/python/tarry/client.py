@@ -110,7 +110,7 @@ class Client:
         Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. `once`: if a push to the topic had the same text within
         `once_for` (5 minutes), nothing changes and the result is "existed", even if its job has ended; the server then generates a missing id.
         `keep_finished`: how long the server keeps the job and its result after its end, in place of the setting of the topic. `group`: groups, such as the tenants of
-        a service, are served in turn and may have limits.
+        a service, are served fairly and may have limits.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given)])

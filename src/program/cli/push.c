@@ -113,7 +113,7 @@ const struct cli_command cli_push_commands[] = {
                {"keep-finished", CLI_DURATION, "1d",
                 "Keep the job for this time after its end (default: the topic's)"},
                {"group", CLI_TEXT, "GROUP",
-                "Group of the job, such as a tenant: groups are served in turn"},
+                "Group of the job, such as a tenant: groups are served fairly"},
                {"wait", CLI_DURATION, "30s",
                 "Wait this long for the job to end, and print its result"},
                {"callback", CLI_TEXT, "URL",

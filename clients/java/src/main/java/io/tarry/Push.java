@@ -80,7 +80,7 @@ public final class Push {
         return with("keep_finished", Api.milliseconds(time));
     }
 
-    /** Sets the group. Groups, such as the tenants of a service, are served in turn and may have limits. */
+    /** Sets the group. Groups, such as the tenants of a service, are served fairly and may have limits. */
     public Push group(String group) {
         return with("group", group);
     }
