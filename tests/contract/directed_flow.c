@@ -823,6 +823,12 @@ static void a_held_job_names_its_reason(void **state)
     set((struct topic_flow){.topic.limit = 1});
     assert_int_equal(shown("3").held_by, FLOW_HELD_LIMIT);
     assert_int_equal(counts().held, 2);
+    reply = list_groups(QUEUE_GROUPS_HELD, 10, slice_of(""));
+    assert_int_equal(reply->group_count, 2);
+    assert_int_equal(reply->groups[0].held_by, FLOW_HELD_LIMIT);
+    assert_int_equal(reply->groups[1].held_by, FLOW_HELD_LIMIT);
+    set((struct topic_flow){.topic.limit = 1, .group.limit = 1});
+    assert_int_equal(shown("2").held_by, FLOW_HELD_LIMIT); /* the topic's reason comes first */
     set((struct topic_flow){.group = {.rate = {1, FREQUENCY_SECOND}, .burst = 1}});
     expect_job("3");
     push_in("b", "4");

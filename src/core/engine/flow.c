@@ -806,12 +806,24 @@ static int64_t wall_ms(int64_t inner_ms, struct engine_now now)
     return inner_ms ? inner_ms + now.skew_ms : 0;
 }
 
+/* Returns what holds the jobs of a group: first what holds its topic, as in the other stores. group may be NULL. */
+static enum flow_held job_held(const struct engine *engine, const struct topic *topic,
+                               const struct group *group, int64_t now_ms, int64_t *until_ms)
+{
+    enum flow_held held = FLOW_NOT_HELD;
+    *until_ms = 0;
+    if (topic->flow)
+        held = group_held(engine, topic, flow_group_at(engine, topic->flow->own), now_ms, until_ms);
+    return held || !group ? held : group_held(engine, topic, group, now_ms, until_ms);
+}
+
 static void group_show(const struct engine *engine, const struct topic *topic,
                        const struct group *group, struct engine_now now, struct queue_group *out)
 {
     int64_t until_ms;
-    enum flow_held held = group_held(engine, topic, group, now.inner_ms, &until_ms);
-    bool is_shown = group->ready.count || held == FLOW_HELD_GROUP_PAUSED || held == FLOW_HELD_HOLD;
+    enum flow_held own = group_held(engine, topic, group, now.inner_ms, &until_ms);
+    enum flow_held held = job_held(engine, topic, group, now.inner_ms, &until_ms);
+    bool is_shown = group->ready.count || own == FLOW_HELD_GROUP_PAUSED || own == FLOW_HELD_HOLD;
     *out = (struct queue_group){.name = group_name(group),
                                 .has_settings = group->settings != NULL,
                                 .settings = *group_settings_of(group),
@@ -820,7 +832,7 @@ static void group_show(const struct engine *engine, const struct topic *topic,
                                 .held_by = is_shown ? held : FLOW_NOT_HELD,
                                 .held_until_ms = is_shown ? wall_ms(until_ms, now) : 0};
     out->settings.paused_until_ms = wall_ms(out->settings.paused_until_ms, now);
-    if (out->settings.paused && out->settings.paused_until_ms && held != FLOW_HELD_GROUP_PAUSED) {
+    if (out->settings.paused && out->settings.paused_until_ms && own != FLOW_HELD_GROUP_PAUSED) {
         out->settings.paused = false;
         out->settings.paused_until_ms = 0;
     }
@@ -843,8 +855,11 @@ bool engine_group_show(struct engine *engine, struct slice name, struct slice gr
         const struct ready_item *first = flow_any(engine, topic);
         out->ready = topic->counts.ready;
         out->leased = topic->counts.leased;
-        if (first)
+        if (first) {
+            out->held_by = job_held(engine, topic, NULL, now.inner_ms, &out->held_until_ms);
+            out->held_until_ms = wall_ms(out->held_until_ms, now);
             out->oldest_ready_due_ms = entry_due_wall_ms(entry_at(engine, first->id), now.skew_ms);
+        }
     }
     out->name = group;
     return true;
@@ -875,11 +890,8 @@ enum flow_held engine_held(struct engine *engine, struct slice name, struct slic
     if (!topic || !topic->flow)
         return held;
     uint32_t number = group_find(engine, topic, group);
-    if (number)
-        held = group_held(engine, topic, flow_group_at(engine, number), now.inner_ms, until_ms);
-    if (!held)
-        held = group_held(engine, topic, flow_group_at(engine, topic->flow->own), now.inner_ms,
-                          until_ms);
+    held = job_held(engine, topic, number ? flow_group_at(engine, number) : NULL, now.inner_ms,
+                    until_ms);
     *until_ms = wall_ms(*until_ms, now);
     return held;
 }

@@ -154,6 +154,37 @@ CLAIM(groups_at_their_limit_cause_no_wake_ups)
     close_owner(&owner);
 }
 
+CLAIM(the_limit_of_the_topic_is_shown_with_groups_that_have_ready_jobs)
+{
+    struct owner owner;
+    struct queue_group ready, leased;
+    open_owner(&owner);
+    set_flow(&owner, (struct topic_flow){.topic.limit = 1, .group.limit = 1});
+    push_in(&owner, "a", "1", 0);
+    push_in(&owner, "b", "2", 0);
+    take(&owner);
+    engine_group_show(owner.rig->engine, topic_name(0), slice_of("a"), owner.now, &leased);
+    engine_group_show(owner.rig->engine, topic_name(0), slice_of("b"), owner.now, &ready);
+    assert_int_equal(leased.held_by, FLOW_NOT_HELD);
+    assert_int_equal(ready.held_by, FLOW_HELD_LIMIT);
+    close_owner(&owner);
+}
+
+CLAIM(the_limit_of_the_topic_is_shown_with_jobs_without_a_group)
+{
+    struct owner owner;
+    struct queue_group none;
+    open_owner(&owner);
+    set_flow(&owner, (struct topic_flow){.topic.limit = 1});
+    push_in(&owner, "", "1", 0);
+    push_in(&owner, "", "2", 0);
+    take(&owner);
+    assert_true(
+        engine_group_show(owner.rig->engine, topic_name(0), slice_of(""), owner.now, &none));
+    assert_int_equal(none.held_by, FLOW_HELD_LIMIT);
+    close_owner(&owner);
+}
+
 /* ---- random calls ---- */
 
 static struct topic_flow random_flow(struct random *random)
