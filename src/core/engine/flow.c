@@ -581,8 +581,9 @@ bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int6
     if (!flow_need(engine, topic))
         return false;
     struct group *group = flow_group_at(engine, number ? number : topic->flow->own);
-    if (group->hold_until_ms < now.inner_ms + hold_ms)
-        group->hold_until_ms = now.inner_ms + hold_ms;
+    const int64_t until_ms = now.inner_ms + 1 + hold_ms; /* rounded up, as due times are */
+    if (group->hold_until_ms < until_ms)
+        group->hold_until_ms = until_ms;
     flow_settle(engine, topic, number);
     return true;
 }
