@@ -505,7 +505,7 @@ BEGIN
       INSERT INTO tarry.grp (topic, grp, name) VALUES (w.topic, -1, '- ') ON CONFLICT DO NOTHING;
       UPDATE tarry.topic SET flow = flow | 4 WHERE topic = w.topic AND flow & 4 = 0;
     END IF;
-    INSERT INTO tarry.grp_note VALUES (w.topic, w.grp, 0, NULL, p_now + w.hold);
+    INSERT INTO tarry.grp_note VALUES (w.topic, w.grp, 0, NULL, p_now + 1 + w.hold); -- rounded up, as due times are
   END LOOP;
 END $$;
 
