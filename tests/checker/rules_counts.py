@@ -46,14 +46,14 @@ def _before(marks, instant):
 
 
 def _bounds(history):
-    """topic: field: (calls answered ok, calls that may have happened) as (end, weight)."""
+    """topic: field: (calls answered ok, calls that may have happened) as (time, weight)."""
     out = {name: {field: ([], []) for field in ("pushed", "acked", "cancelled")} for name in history.topics}
     for key in history.keys.values():
         fields = out[key.topic.name]
         for push in key.pushes:
             # A job replaced is counted once as pushed: the new one takes the old one's place.
             if push.outcome == "created":
-                fields["pushed"][0].append((push.end, 1))
+                _sure(fields["pushed"], push)
             elif push.outcome == "unknown":
                 fields["pushed"][1].append((push.begin, 1))
         for change in key.changes:
@@ -74,9 +74,15 @@ def _bounds(history):
     return out
 
 
+def _sure(field, span):
+    """Until its answer is read, the call may have happened: a client that is stopped reads it late."""
+    field[0].append((span.end, 1))
+    field[1].extend(((span.begin, 1), (span.end, -1)))
+
+
 def _mark(field, span):
     if span.outcome == "ok":
-        field[0].append((span.end, 1))
+        _sure(field, span)
     elif span.outcome == "unknown":
         field[1].append((span.begin, 1))
 

@@ -174,6 +174,7 @@ bad("a lease is handed out twice", "FP", Story().push(0).push(0, "b").take(10, "
 
 # ---- good ----
 bad("a lost ack that cancelled", "C", Story().push(0).take(10).ack(20, outcome="unknown").counts(3000, pushed=1, cancelled=1))
+good("a push whose answer is read after the count", Story().push(0, took=20).counts(10, pushed=1, ready=1).take(30).ack(40))
 good("push, take, ack", Story().push(0).take(10).ack(20).counts(30, pushed=1, acked=1))
 good("exactly due", Story().push(0, delay_ms=1000).take(999).ack(1005))
 good("exactly due on the wall clock", Story().push(0, at_ms=WALL + 500).take(499).ack(505))
