@@ -57,6 +57,7 @@ void lib_waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait_ms
     pthread_condattr_destroy(&by);
     waiter->wake = &wake;
     lib_waiter_add(queue, waiter, wait_ms);
+    lib_serve(queue); /* a push that waits may have made its job ready for others */
     lib_set_alarm(queue);
     while (!waiter->is_done) {
         waiter_sleep(queue, waiter);

@@ -187,6 +187,28 @@ BOTH(a_push_waits_for_its_own_job)
     }
 }
 
+static void *ack_first(void *queue)
+{
+    ack_next(queue, "done");
+    return NULL;
+}
+
+BOTH(a_push_that_waits_is_taken_by_a_thread_that_waits)
+{
+    struct tarry_await await = TARRY_AWAIT_INIT;
+    struct tarry_push push = TARRY_PUSH_INIT;
+    pthread_t thread;
+    tarry_job *job;
+    push.topic = "t";
+    await.push = &push;
+    pthread_create(&thread, NULL, ack_first, queue);
+    usleep(SHORT_MS * 1000);
+    assert_int_equal(tarry_await(queue, &await, LONG_MS / 2, &job), TARRY_OK);
+    assert_int_equal(tarry_job_outcome(job), TARRY_OUTCOME_ACKED);
+    tarry_job_free(job);
+    pthread_join(thread, NULL);
+}
+
 BOTH(a_push_that_is_rejected_ends_the_wait)
 {
     struct tarry_await await = TARRY_AWAIT_INIT;
