@@ -240,7 +240,7 @@ class Client:
     def wait(self, *jobs: Named | Iterable[Named], any: bool = False, timeout: Duration = 30.0) -> Jobs:
         """
         Waits until all jobs have ended, or with `any` until one has, up to 4 minutes and 1,000 jobs. Returns each job as it is then, in the given order. The state is
-        "finished" or "dead" if it has ended, and "unknown" if there is no such job: a job that finished before the call is only found if its topic keeps finished jobs.
+        "finished" or "dead" if it has ended, and "unknown" for an id that the server does not know. A job that finished before the call is unknown unless its topic keeps finished jobs.
         """
         names = [(one.topic, one.id) if isinstance(one, (Job, Pushed)) else one for one in _flat(jobs, (Job, Pushed, tuple))]
         spec = {"jobs": [{"topic": topic, "id": id} for topic, id in names], "for": "any" if any else "all", "wait": milliseconds(timeout)}

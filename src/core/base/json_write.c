@@ -56,6 +56,14 @@ void json_write_string(struct buffer *out, struct slice text)
     buffer_append_byte(out, '"');
 }
 
+void json_write_string_or_null(struct buffer *out, struct slice text)
+{
+    if (text.len)
+        json_write_string(out, text);
+    else
+        buffer_append_text(out, "null");
+}
+
 void json_write_shown(struct buffer *out, struct slice text)
 {
     const char *at = text.len ? text.at : "", *end = at + text.len; /* an empty text may be NULL */

@@ -12,6 +12,8 @@
 /* Appends a quoted string; bytes that are not UTF-8 become U+FFFD. Fast if no byte needs
  * escaping. */
 void json_write_string(struct buffer *out, struct slice text);
+/* Writes a string; null if it is empty. */
+void json_write_string_or_null(struct buffer *out, struct slice text);
 
 /* Appends a quoted string in the same way, for output that may reach a terminal: characters that a
  * terminal interprets (text_unshown_bytes) are escaped. */

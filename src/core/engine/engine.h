@@ -294,7 +294,7 @@ enum queue_status engine_group_put(struct engine *engine, struct slice topic, st
 /* Removes the settings and the hold of a group. */
 enum queue_status engine_group_delete(struct engine *engine, struct slice topic,
                                       struct slice group);
-/* Shows a group, also an unknown one. The name is that of the caller. False: there is no such topic. */
+/* Shows a group, also an unknown one. Its name points to that of the caller. Returns false if the topic does not exist. */
 bool engine_group_show(struct engine *engine, struct slice topic, struct slice group,
                        struct engine_now now, struct queue_group *out);
 /* Iterates over the groups of a topic with ready or leased jobs, a hold or settings, in no particular order: start with *at = 0;

@@ -774,7 +774,7 @@ enum queue_status engine_group_put(struct engine *engine, struct slice name, str
     return status;
 }
 
-/* Finds the group of a topic with a flow. 0: there is no such group. */
+/* Finds a group of a topic that has a flow. Returns 0 if the group is unknown. */
 static uint32_t group_find(const struct engine *engine, const struct topic *topic,
                            struct slice name)
 {

@@ -110,7 +110,7 @@ size_t flow_advance(struct engine *engine, struct engine_now now, size_t max);
 int64_t flow_next_ms(const struct engine *engine);
 
 bool flow_replay(struct engine *engine, struct topic *topic, const struct record_group *record);
-/* Appends the settings of the next group again, at engine->carry_group. False: there is no further one. */
+/* Appends the settings of the next group again, at engine->carry_group. Returns false after the last. */
 bool flow_carry(struct engine *engine, const struct topic *topic);
 /* Asserts the invariants of a topic. */
 void flow_check(const struct engine *engine, const struct topic *topic);

@@ -134,10 +134,7 @@ static void on_groups(void *owner, uint64_t tag, const struct queue_reply *reply
         write_group(body, &reply->groups[i]);
     }
     buffer_append_text(body, "],\"cursor\":");
-    if (reply->cursor.len)
-        json_write_string(body, reply->cursor);
-    else
-        buffer_append_text(body, "null");
+    json_write_string_or_null(body, reply->cursor);
     buffer_append_byte(body, '}');
     http_answer_end_json(exchange, 200);
 }
@@ -267,9 +264,12 @@ static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *re
     if (!exchange)
         return;
     if (reply->status != QUEUE_OK || !reply->group_count) {
-        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND,
-                            reply->status == QUEUE_NOT_FOUND ? "there is no such topic" : NULL,
-                            (enum job_state)0);
+        http_answer_refusal(
+            exchange, reply->status ? reply->status : QUEUE_NOT_FOUND,
+            reply->status == QUEUE_NOT_FOUND
+                ? "the topic does not exist; a push or a PUT of its settings creates it"
+                : NULL,
+            (enum job_state)0);
         return;
     }
     assert(exchange->note.len >= sizeof noted);

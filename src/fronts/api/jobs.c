@@ -156,10 +156,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
         api_job_write(body, &reply->jobs[i], view_of(exchange->bodies));
     }
     buffer_append_text(body, "],\"cursor\":");
-    if (reply->cursor.len)
-        json_write_string(body, reply->cursor);
-    else
-        buffer_append_text(body, "null");
+    json_write_string_or_null(body, reply->cursor);
     buffer_append_byte(body, '}');
     http_answer_end_json(exchange, 200);
 }
@@ -221,10 +218,7 @@ static void write_found(struct buffer *body, const struct job_search *search,
     buffer_append_text(body, "{\"jobs\":[");
     buffer_append_slice(body, buffer_slice(&search->jobs));
     buffer_append_text(body, "],\"cursor\":");
-    if (result->cursor.len)
-        json_write_string(body, result->cursor);
-    else
-        buffer_append_text(body, "null");
+    json_write_string_or_null(body, result->cursor);
     buffer_append_text(body, ",\"seen\":");
     buffer_append_u64(body, result->seen);
     buffer_append_byte(body, '}');

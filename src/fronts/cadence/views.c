@@ -161,10 +161,7 @@ static void listing_answer(struct listing *listing)
         buffer_append_text(body, "{\"schedules\":[");
         buffer_append_slice(body, buffer_slice(&listing->out));
         buffer_append_text(body, "],\"cursor\":");
-        if (listing->cursor.len)
-            json_write_string(body, buffer_slice(&listing->cursor));
-        else
-            buffer_append_text(body, "null");
+        json_write_string_or_null(body, buffer_slice(&listing->cursor));
         buffer_append_byte(body, '}');
         http_answer_end_json(exchange, 200);
     }

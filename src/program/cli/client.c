@@ -265,6 +265,17 @@ static const char *reach_advice(const struct client *client, CURLcode code)
     return "start it with 'tarry serve' or give --url";
 }
 
+bool client_look(struct client *client, CURLcode *code, bool *is_absent)
+{
+    long status = 0;
+    if (!client_prepare(client, "GET", NULL, 0))
+        return false;
+    *code = curl_easy_perform(client->curl);
+    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+    *is_absent = *code == CURLE_OK && status == 404;
+    return true;
+}
+
 int client_finish(struct client *client, CURLcode code)
 {
     client->problem[0] = '\0';

@@ -61,6 +61,10 @@ bool client_prepare(struct client *client, const char *method, const struct slic
                     int64_t wait_ms);
 int client_finish(struct client *client, CURLcode code);
 
+/* Looks up the subject of the call, for a change that depends on it. Returns whether the call was made; *is_absent: the
+ * answer was 404. client_finish, with *code, reports any other answer. */
+bool client_look(struct client *client, CURLcode *code, bool *is_absent);
+
 /* Returns CLI_OK if the answer has `member`, else an exit code after printing an error. */
 int client_expect(struct client *client, const char *member);
 

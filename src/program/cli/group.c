@@ -159,13 +159,11 @@ static int write_changes(struct call *call, struct buffer *out)
 static int change_group(struct call *call, const struct slice *changes)
 {
     struct client *client = &call->client;
-    long status = 0;
+    bool is_new;
+    CURLcode code;
     call_begin(call);
-    if (!client_prepare(client, "GET", NULL, 0))
+    if (!client_look(client, &code, &is_new))
         return CLI_REFUSED;
-    CURLcode code = curl_easy_perform(client->curl);
-    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-    bool is_new = code == CURLE_OK && status == 404;
     int exit_code = is_new ? CLI_OK : client_finish(client, code);
     if (exit_code != CLI_OK)
         return exit_code;

@@ -277,13 +277,13 @@ static int change_topic(struct call *call, const struct slice *changes)
 {
     struct client *client = &call->client;
     long status = 0;
+    bool is_new;
+    CURLcode code;
     /* A patch of a missing topic would be a failure in the audit log. */
     call_begin(call);
-    if (!client_prepare(client, "GET", NULL, 0))
+    if (!client_look(client, &code, &is_new))
         return CLI_REFUSED;
-    CURLcode code = curl_easy_perform(client->curl);
-    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (code == CURLE_OK && status == 404)
+    if (is_new)
         return create_topic(call, changes);
     call_begin(call);
     client_add_header(client, "Content-Type: application/merge-patch+json");

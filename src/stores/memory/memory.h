@@ -136,7 +136,7 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
 /* Executes a call on a group. *out is valid until the next call. */
 enum queue_status memory_group(struct memory *memory, const struct queue_group_call *call,
                                struct engine_now now, struct queue_group *out);
-/* Adds the groups of a topic to a page. Their names are valid until the next call. Returns false if there is no such topic. */
+/* Adds the groups of a topic to a page. Their names are valid until the next call. Returns false if the topic does not exist. */
 bool memory_groups(struct memory *memory, struct slice topic, struct engine_now now,
                    struct groups_page *page);
 

@@ -349,6 +349,27 @@ static bool list_begin(struct redis_shard *shard, const struct command *command,
 
 /* ---- a topic: get, put, pause, resume ---- */
 
+/* Reads the status of a reply. Returns false if the call failed or was rejected; then the inquiry is answered. */
+static bool inquiry_read_status(struct inquiry *inquiry, enum redis_call_end end,
+                                const struct redis_head *head, uint8_t *status)
+{
+    if (end != REDIS_CALL_OK) {
+        inquiry_reply_status(inquiry, redis_shard_status(end));
+        return false;
+    }
+    redis_shard_note_head(inquiry->shard, head);
+    struct slice rest = head->rest;
+    if (!redis_unpack_u8(&rest, status) || *status >= QUEUE_STATUSES) {
+        inquiry_reply_malformed(inquiry);
+        return false;
+    }
+    if (*status != QUEUE_OK && *status != QUEUE_CREATED) {
+        inquiry_reply_status(inquiry, (enum queue_status) * status);
+        return false;
+    }
+    return true;
+}
+
 static void on_topic(struct redis_call *call, enum redis_call_end end,
                      const struct redis_head *head, const redisReply *reply)
 {
@@ -356,20 +377,8 @@ static void on_topic(struct redis_call *call, enum redis_call_end end,
     struct queue_topic topic;
     struct slice text;
     uint8_t status;
-    if (end != REDIS_CALL_OK) {
-        inquiry_reply_status(inquiry, redis_shard_status(end));
+    if (!inquiry_read_status(inquiry, end, head, &status))
         return;
-    }
-    redis_shard_note_head(inquiry->shard, head);
-    struct slice rest = head->rest;
-    if (!redis_unpack_u8(&rest, &status) || status > QUEUE_UNAVAILABLE) {
-        inquiry_reply_malformed(inquiry);
-        return;
-    }
-    if (status != QUEUE_OK && status != QUEUE_CREATED) {
-        inquiry_reply_status(inquiry, (enum queue_status)status);
-        return;
-    }
     if (!redis_element(reply, 1, &text) || !redis_unpack_topic(text, head->adjust_ms, &topic)) {
         inquiry_reply_malformed(inquiry);
         return;
@@ -779,20 +788,8 @@ static void on_group(struct redis_call *call, enum redis_call_end end,
     struct queue_group group;
     struct slice text;
     uint8_t status;
-    if (end != REDIS_CALL_OK) {
-        inquiry_reply_status(inquiry, redis_shard_status(end));
+    if (!inquiry_read_status(inquiry, end, head, &status))
         return;
-    }
-    redis_shard_note_head(inquiry->shard, head);
-    struct slice rest = head->rest;
-    if (!redis_unpack_u8(&rest, &status) || status >= QUEUE_STATUSES) {
-        inquiry_reply_malformed(inquiry);
-        return;
-    }
-    if (status != QUEUE_OK) {
-        inquiry_reply_status(inquiry, (enum queue_status)status);
-        return;
-    }
     if (!redis_element(reply, 1, &text) || !redis_unpack_group(text, head->adjust_ms, &group)) {
         inquiry_reply_malformed(inquiry);
         return;

@@ -209,7 +209,7 @@ local function hold_of(verb, word)
     return verb - HELD, unpack_from('>I6', word, #word - 5), sub(word, 1, -7)
 end
 
--- Returns the answer, and topic NUL id of its job ('': there is no such job).
+-- Returns the answer, and topic NUL id of its job ('': the lease is of no job).
 local function answer(verb, delivery, place, ms, error, word)
     local name, id, group = flow.split(place)
     local t, hold_ms = topic_find(name), nil

@@ -1,5 +1,5 @@
 -- Groups, limits, rates and holds of the topics that have any: the rules of job/flow.h (README.md, "Groups"). The members of `flow` are filled in here, because
--- parts before this one call them. A call changes groups in memory; flow.settle writes them and puts each where it belongs then.
+-- parts before this one call them. A call changes groups in memory; flow.settle writes them and updates the sets of runnable and waiting groups.
 function flow.fill()
 
 local TOPIC = '>I6I7I6I6B'          -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits

@@ -273,7 +273,7 @@ local function comes_before(a, b)
     return a.number < b.number
 end
 
--- Moves the first group of the heap down to where it belongs.
+-- Restores the order of the heap after a change of its first group.
 local function heap_sift(heap)
     local at, size, g = 1, #heap, heap[1]
     while true do
