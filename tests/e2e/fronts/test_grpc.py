@@ -131,7 +131,9 @@ def test_a_job_has_its_group_and_its_topic_its_limits(stub):
     [taken] = stub.Take(topics=["flow"], max=5, wait=duration(10)).jobs
     assert taken.group == "shop-7"
     waiting = stub.Get(topic="flow", id="b" if taken.id == "a" else "a")
-    assert (waiting.group, waiting.held_by) == ("shop-7", "group_limit")
+    assert waiting.group == "shop-7"
+    # For 100 ms after the take the rate of the topic holds the job too, and is shown first.
+    eventually(lambda: stub.Get(topic="flow", id=waiting.id).held_by == "group_limit")
     stub.Nack(lease=taken.lease, hold=duration(600))
     assert stub.Get(topic="flow", id=waiting.id).held_by == "hold"
 
