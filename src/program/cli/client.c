@@ -162,6 +162,8 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     }
     curl_easy_setopt(curl, CURLOPT_URL, client->full_url.at);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    /* libcurl 7.88 can forget an answer over HTTP/2 that arrives while it reads another one. */
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is rejected as an id */
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);

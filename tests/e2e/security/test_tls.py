@@ -362,6 +362,21 @@ def test_the_command_line_speaks_it(start_server, authority, tmp_path):
     assert called.returncode == 2 and "--key FILE" in called.stderr
 
 
+def test_the_command_line_speaks_http_1_1(authority):
+    """libcurl 7.88 with several calls on one connection of HTTP/2 can wait for ever for an answer that it has received."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.certificate("server"), authority.key("server"))
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://localhost:{listener.getsockname()[1]}"
+        listener.settimeout(60)
+        running = subprocess.Popen([str(BINARY), "topics", "--url", url, "--ca", str(authority.file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        accepted = listener.accept()[0]
+        with context.wrap_socket(accepted, server_side=True) as wire:
+            assert wire.selected_alpn_protocol() == "http/1.1"
+        assert running.wait(60) == 3
+
+
 def test_the_command_line_sends_a_token(start_server, authority, tmp_path):
     made = subprocess.run([str(BINARY), "token", "new", "ci", "--scope", "read,push", "--topics", "*", "--tokens", str(tmp_path / "tokens")], capture_output=True, text=True,
                           check=True)
