@@ -57,7 +57,7 @@ static void measure_writing(const char *dir, uint32_t slots)
         size_t bytes = encode(i, record);
 
         must(run_writer_add(writer, PART_DELAYED, 1700000000000 + (int64_t)i, i, slice_of("orders"),
-                            slice_make(record, bytes)),
+                            0, slice_make(record, bytes)),
              "writing");
     }
     must(run_writer_finish(writer, &info), "writing");

@@ -629,12 +629,23 @@ static bool entry_waits_in_slot(const struct engine *engine, const struct entry 
     return record_place_is_run(entry->place) && entry_waits(engine, entry);
 }
 
+/* Counts the entry for the quota, or no longer. */
+static void count_waiting(struct engine *engine, struct topic *topic, const struct entry *entry,
+                          bool begins)
+{
+    if (!entry_waits_in_slot(engine, entry))
+        return;
+    topic->waiting = begins ? topic->waiting + 1 : topic->waiting - 1;
+    if (__builtin_expect(topic->flow != NULL, 0))
+        flow_waits(engine, topic, entry_group(engine, entry), begins);
+}
+
 void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
     --*state_count(engine, topic, entry, false);
-    topic->waiting -= entry_waits_in_slot(engine, entry);
+    count_waiting(engine, topic, entry, false);
     topic->changes++;
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
@@ -697,7 +708,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
     entry->state = (uint64_t)state & 7;
     ++*state_count(engine, topic, entry, true);
-    topic->waiting += entry_waits_in_slot(engine, entry);
+    count_waiting(engine, topic, entry, true);
     topic->changes++;
 
     switch (state) {

@@ -301,6 +301,7 @@ static bool flow_need(struct engine *engine, struct topic *topic)
         (flow->own = group_new(engine, topic->id))) {
         if ((flow->none = group_new(engine, topic->id))) {
             flow_group_at(engine, flow->own)->is_topic = true;
+            flow_group_at(engine, flow->none)->waiting = (uint32_t)topic->waiting;
             list_put(engine, flow, flow->group_count++, flow->none);
             topic->flow = flow;
             flow->is_open = topic->ready.count && !topic->paused;
@@ -515,6 +516,31 @@ void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bo
         group->leased = begins ? group->leased + 1 : group->leased - 1;
     }
     settle_unless_busy(engine, topic, number);
+}
+
+void flow_waits(struct engine *engine, struct topic *topic, uint32_t number, bool begins)
+{
+    struct group *group = flow_group_at(engine, number_in(topic->flow, number));
+    assert(begins || group->waiting);
+    group->waiting = begins ? group->waiting + 1 : group->waiting - 1;
+}
+
+bool flow_waiting_next(const struct engine *engine, const struct topic *topic, uint32_t *at,
+                       struct slice *group, uint64_t *waiting)
+{
+    const struct flow *flow = topic->flow;
+    *group = (struct slice){0};
+    *waiting = topic->waiting;
+    if (!flow)
+        return !(*at)++ && topic->waiting;
+    while (*at < flow->group_count) {
+        const struct group *next = flow_group_at(engine, flow->groups[(*at)++]);
+        *group = group_name(next);
+        *waiting = next->waiting;
+        if (next->waiting)
+            return true;
+    }
+    return false;
 }
 
 /* Takes a token from a bucket, if it has a rate. */
@@ -925,17 +951,19 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
 void flow_check(const struct engine *engine, const struct topic *topic)
 {
     const struct flow *flow = topic->flow;
-    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0;
+    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0;
     for (uint32_t i = 0; i < flow->group_count; i++) {
         const struct group *group = flow_group_at(engine, flow->groups[i]);
         check_group(engine, topic, i);
         ready += group->ready.count;
         leased += group->leased;
         jobs += group->jobs;
+        waiting += group->waiting;
         runnable_ready += group->runnable_at ? group->ready.count : 0;
     }
     assert(ready == flow->ready && runnable_ready == flow->runnable_ready);
     assert(!flow->is_grouped || leased == topic->counts.leased);
+    assert(waiting == topic->waiting);
     assert(!flow->is_grouped || !topic->ready.count);
     for (uint32_t i = 1; i < flow->runnable_count; i++)
         assert(!group_comes_before(flow_group_at(engine, flow->runnable[i]),

@@ -28,6 +28,7 @@ struct group {
     uint64_t pass;
     uint32_t topic;
     uint32_t leased;
+    uint32_t waiting;     /* its part of topic.waiting */
     uint32_t jobs;        /* references: jobs in memory and successors that name it */
     uint32_t next;        /* chain of the table */
     uint32_t list_at;     /* position in flow.groups */
@@ -81,6 +82,8 @@ struct ready_heap *flow_heap(struct engine *engine, struct topic *topic, uint32_
 void flow_ready_added(struct engine *engine, struct topic *topic, uint32_t number);
 void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t number);
 void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
+/* Counts a job of topic.waiting, or no longer. */
+void flow_waits(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
 /* Counts a delivery: its pass and its tokens. */
 void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
                     struct engine_now now);
@@ -108,6 +111,11 @@ bool flow_has_over(const struct engine *engine, const struct topic *topic, uint3
 /* Lets groups whose time has come deliver again: at most `max`. Returns how many. Also without flows. */
 size_t flow_advance(struct engine *engine, struct engine_now now, size_t max);
 int64_t flow_next_ms(const struct engine *engine);
+
+/* Iterates over the groups with jobs in topic.waiting; start with *at = 0. A topic without a flow has one, the jobs without a
+ * group. Returns false after the last. */
+bool flow_waiting_next(const struct engine *engine, const struct topic *topic, uint32_t *at,
+                       struct slice *group, uint64_t *waiting);
 
 bool flow_replay(struct engine *engine, struct topic *topic, const struct record_group *record);
 /* Appends the settings of the next group again, at engine->carry_group. Returns false after the last. */

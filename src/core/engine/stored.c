@@ -68,6 +68,17 @@ uint64_t engine_loaded_of(struct engine *engine, struct slice name)
     return topic ? topic->waiting : 0;
 }
 
+bool engine_waiting_next(struct engine *engine, struct slice name, uint32_t *at, uint32_t *mark,
+                         uint64_t *waiting)
+{
+    const struct topic *topic = engine_topic_lookup(engine, name);
+    struct slice group;
+    if (!topic || !flow_waiting_next(engine, topic, at, &group, waiting))
+        return false;
+    *mark = flow_group_mark(topic->name, group, engine->hash_seed);
+    return true;
+}
+
 void engine_set_cold_ready(struct engine *engine, struct slice name, uint64_t count)
 {
     struct topic *topic = engine_topic_lookup(engine, name);
@@ -376,7 +387,11 @@ static void entry_move_to(struct engine *engine, struct entry *entry, struct rec
         topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
     if (entry_is_kept(entry))
         topic->kept_bytes += (uint64_t)place.bytes - entry->place.bytes;
-    topic->waiting += waits && !record_place_is_run(entry->place);
+    if (waits && !record_place_is_run(entry->place)) {
+        topic->waiting++;
+        if (topic->flow)
+            flow_waits(engine, topic, entry_group(engine, entry), true);
+    }
     topic->stored[section]++;
     if (bytes)
         *bytes += place.bytes;

@@ -60,6 +60,10 @@ struct hash128 engine_key(const struct engine *engine, struct slice topic, struc
 /* Returns how many entries of the topic are in slots and are ready, or delayed and never tried; for the quota of
  * the loader. */
 uint64_t engine_loaded_of(struct engine *engine, struct slice topic);
+/* Iterates over the parts of this number by group: the mark of the group (job/flow.h), and how many. Start with *at = 0.
+ * False: no more. */
+bool engine_waiting_next(struct engine *engine, struct slice topic, uint32_t *at, uint32_t *mark,
+                         uint64_t *waiting);
 /* Sets how many cold jobs of the topic are due: they are shown as ready, not delayed. Called by the loader. */
 void engine_set_cold_ready(struct engine *engine, struct slice topic, uint64_t count);
 /* Returns the number that was set, less the ready jobs loaded since, plus those evicted. */

@@ -17,6 +17,14 @@ const char *flow_held_name(enum flow_held held)
     return names[held];
 }
 
+uint32_t flow_group_mark(struct slice topic, struct slice group, uint64_t seed)
+{
+    if (!group.len)
+        return 0;
+    uint32_t mark = (uint32_t)(hash_pair(topic, group, seed).low >> 40);
+    return mark ? mark : 1;
+}
+
 bool flow_group_is_valid(struct slice group)
 {
     if (group.len == 0 || group.len > JOB_GROUP_BYTES_MAX)

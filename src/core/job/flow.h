@@ -14,6 +14,7 @@
 #define TARRY_JOB_FLOW_H
 
 #include "base/frequency.h"
+#include "base/hash.h"
 #include "job/limits.h"
 
 enum {
@@ -68,6 +69,10 @@ const char *flow_held_name(enum flow_held held);
 
 /* Returns whether a name of a group is valid: 1 to 64 printable ASCII characters without blanks. */
 bool flow_group_is_valid(struct slice group);
+
+/* Returns 24 bits that stand for a group where its name does not fit; 0: no group. Two groups of a topic have the same mark
+ * once in 16 million pairs. The seed is that of the data directory, so a caller cannot choose names with the same mark. */
+uint32_t flow_group_mark(struct slice topic, struct slice group, uint64_t seed);
 
 /* Return the name of the first member that is out of its range (job/limits.h), or NULL. */
 const char *topic_flow_fault(const struct topic_flow *flow);

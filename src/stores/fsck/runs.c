@@ -169,6 +169,9 @@ static const char *disagreement(const struct walk *walk, uint32_t slot,
         return "the record has another sequence than its slot";
     if (topic.len != name.len || memcmp(topic.at, name.at, name.len) != 0)
         return "the record has another topic than its slot";
+    if (entry->group !=
+        (is_job ? flow_group_mark(topic, record->job.group, walk->exam->hash_seed) : 0))
+        return "the record has another group than its slot";
     return NULL;
 }
 

@@ -79,6 +79,7 @@ static void slice_free(struct preload_slice *slice)
     buffer_fini(&slice->bytes);
     preload_items_fini(&slice->items);
     preload_passes_fini(&slice->passes);
+    preload_wishes_fini(&slice->wishes);
     free(slice);
 }
 
@@ -113,6 +114,7 @@ static bool recent_let_oldest_go(struct preload *preload)
 static void slice_trim(struct preload_slice *slice)
 {
     preload_passes_fini(&slice->passes);
+    preload_wishes_fini(&slice->wishes);
     if (slice->items.count < slice->items.cap / 2) {
         struct preload_item *items =
             realloc(slice->items.at, slice->items.count * sizeof *slice->items.at);
@@ -196,7 +198,10 @@ static void recent_fini(struct preload *preload)
 /* Records that the slot is skipped. */
 static int slice_pass_by(struct preload_slice *slice, uint32_t slot, const struct run_slot *entry)
 {
-    struct preload_pass pass = {.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
+    struct preload_pass pass = {.when_ms = entry->when_ms,
+                                .slot = slot,
+                                .topic = entry->topic & INT32_MAX,
+                                .has_group = entry->group != 0};
     if (preload_passes_add(&slice->passes, pass))
         return 0;
     slice->no_memory = true;
@@ -208,6 +213,37 @@ static bool topic_is_held(const struct preload_slice *slice, uint32_t topic)
 {
     return preload_section_waits(slice->section) && topic < slice->run->topic_count &&
            atomic_load_explicit(&slice->run->topics[topic]->is_held, memory_order_relaxed);
+}
+
+/* Returns the wish for jobs of a group. */
+static struct preload_wish *slice_wish(struct preload_slice *slice, uint32_t mark)
+{
+    size_t low = 0, high = slice->wishes.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (slice->wishes.at[middle].mark < mark)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < slice->wishes.count && slice->wishes.at[low].mark == mark ? &slice->wishes.at[low]
+                                                                           : &slice->rest;
+}
+
+/* Decides for a slot of the topic that is refilled, like slice_wants. */
+static int slice_wants_group(struct preload_slice *slice, uint32_t slot,
+                             const struct run_slot *entry)
+{
+    struct preload_wish *wish = slice_wish(slice, entry->group);
+    if (!wish->max || slot < wish->from || slot > wish->stop)
+        return 0;
+    if (wish->got < wish->max) {
+        wish->got++;
+        return 1;
+    }
+    wish->stop = slot;
+    wish->stop_ms = entry->when_ms;
+    return --slice->wishes_open ? 0 : -EAGAIN;
 }
 
 /* Decides for run_scan. Returns 1 to read the record, 0 not to, -EAGAIN if this slice is full. */
@@ -222,6 +258,7 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
         return -EAGAIN;
     }
     slice->looked++;
+    slice->looked_ms = entry->when_ms;
     if (!alive_test(&slice->depot_run->alive, slot) ||
         (slice->refill && entry->topic != slice->topic))
         return 0;
@@ -229,8 +266,9 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
         return slice_pass_by(slice, slot, entry);
     if (slice->wanted == slice->jobs_max)
         return -EAGAIN;
-    slice->wanted++;
-    return 1;
+    int wants = slice->refill ? slice_wants_group(slice, slot, entry) : 1;
+    slice->wanted += wants == 1;
+    return wants;
 }
 
 /* Stores a record for run_scan; 0 bytes if it is damaged. */
@@ -327,7 +365,7 @@ static struct preload_slice *slice_new(struct preload *preload, struct preload_r
     slice->epoch = run->epoch;
     slice->jobs_max = SLICE_JOBS_MAX;
     slice->looked = slice->wanted = slice->loaded = 0;
-    slice->items.count = slice->passes.count = 0;
+    slice->items.count = slice->passes.count = slice->wishes.count = 0;
     slice->no_memory = false;
     slice->error = 0;
     return slice;
@@ -433,8 +471,7 @@ static struct preload_slice *next_by_time(struct preload *preload, struct engine
 static struct preload_slice *next_to_refill(struct preload *preload, struct engine_now now)
 {
     enum job_section section;
-    uint64_t room;
-    struct preload_place *place = preload_topics_refill(&preload->topics, &section, &room);
+    struct preload_place *place = preload_topics_refill(&preload->topics, &section, now);
     if (!place)
         return NULL;
     struct preload_slice *slice = slice_new(preload, place->run, section);
@@ -442,11 +479,14 @@ static struct preload_slice *next_to_refill(struct preload *preload, struct engi
         preload->retry_ms = now.inner_ms + RETRY_MS;
         return NULL;
     }
-    if (room < slice->jobs_max)
-        slice->jobs_max = (uint32_t)room;
+    if (!preload_place_wish(&preload->topics, place, slice)) {
+        preload->retry_ms = now.inner_ms + RETRY_MS;
+        slice_end(slice);
+        spare_give(preload, slice);
+        return NULL;
+    }
     slice->refill = place;
     slice->topic = place->number;
-    slice->first = place->ranges[section - PRELOAD_WAITING_FIRST].from;
     slice->end = place->run->cursors[section].next;
     slice->limit_ms = INT64_MAX;
     return slice;
@@ -777,6 +817,9 @@ int64_t preload_next_ms(struct preload *preload)
     }
     if (preload->topics.restart_ms < next_ms)
         next_ms = preload->topics.restart_ms;
+    if (!preload->reading && !preload->queue[1] &&
+        preload_topics_sort_ms(&preload->topics) < next_ms)
+        next_ms = preload_topics_sort_ms(&preload->topics);
     return next_ms;
 }
 

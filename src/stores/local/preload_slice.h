@@ -13,9 +13,21 @@ struct preload_item {
 };
 struct preload_pass {
     int64_t when_ms;
-    uint32_t slot, topic;
+    uint32_t slot, topic : 31;
+    uint32_t has_group : 1;
 };
 
+/* What a slice of a held topic reads of a group. */
+struct preload_wish {
+    uint32_t mark;
+    uint32_t from; /* earlier slots have been read */
+    uint32_t max;  /* jobs; 0: nothing */
+    uint32_t got;
+    uint32_t stop; /* the first slot beyond `max`; UINT32_MAX: not met */
+    int64_t stop_ms;
+};
+
+VECTOR_DECLARE(preload_wishes, struct preload_wish)
 VECTOR_DECLARE(preload_items, struct preload_item)
 VECTOR_DECLARE(preload_passes, struct preload_pass)
 
@@ -41,6 +53,10 @@ struct preload_slice {
     int error;
     struct preload_items items;
     struct preload_passes passes;
+    struct preload_wishes wishes; /* of a refill: the groups that are read apart, by mark */
+    struct preload_wish rest;     /* and all other groups */
+    uint32_t wishes_open;         /* wishes that can still be met */
+    int64_t looked_ms;            /* of the last slot that was looked at */
     struct buffer bytes;
     uint32_t loaded; /* items */
 };

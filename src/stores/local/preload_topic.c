@@ -17,6 +17,12 @@
 #include <stdlib.h>
 
 enum { WAITING_MAX = 1000000, QUOTA_MIN = 1024, USE_AT_ONCE = 16, RESTART_AFTER_MS = 1000 };
+enum {
+    APART_MAX = 1024, /* groups of a topic */
+    APART_MIN = 16,   /* jobs in memory of each */
+    SORT_EVERY_MS = 20,
+    JOIN_AT_ONCE = 16
+};
 
 /* ---- topics, by name ---- */
 
@@ -63,6 +69,7 @@ static void topic_put(struct preload_topics *topics, struct preload_topic *topic
         engine_set_cold_ready(topics->shard->engine, topic->entry.key, 0);
     list_remove(&topic->list);
     list_remove(&topic->changed);
+    preload_aparts_fini(&topic->aparts);
     free(topic);
 }
 
@@ -98,6 +105,7 @@ static void topic_hold(struct preload_topics *topics, struct preload_topic *topi
         return;
     topic->is_held = true;
     topic->is_refilling = false;
+    topic->sorted_at = UINT64_MAX;
     list_add_last(&topics->held, &topic->list);
     topic_use(topics, topic);
 }
@@ -117,18 +125,35 @@ static void look_for_unused(struct preload_topics *topics)
     }
 }
 
-/* Returns whether a held topic is to be refilled. Releases it if it has no skipped jobs left. */
-static bool topic_wants_refill(struct preload_topics *topics, struct preload_topic *topic,
-                               uint64_t quota)
+/* Returns the quota of the groups of a topic that are not read apart. */
+static uint64_t rest_quota(const struct preload_topics *topics, const struct preload_topic *topic)
+{
+    return topic->aparts.count ? topic_quota(topics) / 2 : topic_quota(topics);
+}
+
+static uint64_t rest_loaded(struct preload_topics *topics, struct preload_topic *topic)
 {
     uint64_t loaded = topic_loaded(topics, topic);
+    return loaded > topic->apart_loaded ? loaded - topic->apart_loaded : 0;
+}
+
+/* Decides whether the rest of a held topic is refilled, and releases the topic if it has no skipped jobs left. Returns
+ * whether anything may be read. */
+static bool topic_wants_refill(struct preload_topics *topics, struct preload_topic *topic)
+{
+    uint64_t loaded = rest_loaded(topics, topic), quota = rest_quota(topics, topic);
+    bool was_refilling = topic->is_refilling;
     if (loaded >= quota)
         topic->is_refilling = false;
     else if (loaded < (quota + 1) / 2)
         topic->is_refilling = true;
+    if (topic->is_refilling && !was_refilling)
+        topic->is_idle = false;
     if (!topic->is_refilling || !list_is_empty(&topic->places))
-        return topic->is_refilling;
+        return (topic->is_refilling || topic->aparts.count) && !topic->is_idle;
     topic->is_held = false;
+    topic->aparts.count = 0;
+    topic->apart_loaded = 0;
     list_remove(&topic->list);
     return false;
 }
@@ -159,6 +184,13 @@ static struct preload_place *place_get(struct preload_run *run, uint32_t topic)
     place->number = topic;
     list_init(&place->list);
     return run->places[topic] = place;
+}
+
+static void place_free(struct preload_place *place)
+{
+    for (unsigned i = 0; place && i < PRELOAD_WAITING_SECTIONS; i++)
+        preload_froms_fini(&place->ranges[i].aparts);
+    free(place);
 }
 
 /* Returns when a slot falls due by the inner clock. */
@@ -236,6 +268,35 @@ static void place_range_left(struct preload_topics *topics, struct preload_place
     topic_changed(topics, place->topic);
 }
 
+/* Opens a range, whose memory is reserved. */
+static void range_open(const struct preload_topic *topic, struct preload_range *range,
+                       struct preload_from from)
+{
+    range->is_open = true;
+    range->rest = from;
+    range->aparts.count = 0;
+    for (size_t i = 0; i < topic->aparts.count; i++)
+        (void)preload_froms_add(&range->aparts, from);
+}
+
+static void range_close(struct preload_range *range)
+{
+    range->count = 0;
+    range->is_open = false;
+    preload_froms_fini(&range->aparts);
+}
+
+/* Returns whether a slot before `end` has not been read. */
+static bool range_has_unread(const struct preload_range *range, uint32_t end)
+{
+    if (range->rest.slot < end)
+        return true;
+    for (size_t i = 0; i < range->aparts.count; i++)
+        if (range->aparts.at[i].slot < end)
+            return true;
+    return false;
+}
+
 /* Notes that the slot is skipped: its job stays on the disk for now. */
 static void place_note(struct preload_topics *topics, struct preload_place *place,
                        enum job_section section, uint32_t slot, int64_t when_ms,
@@ -246,12 +307,12 @@ static void place_note(struct preload_topics *topics, struct preload_place *plac
     int64_t due_ms = inner_ms_of(topics, section, when_ms);
     if (!place_is_noted(place))
         list_add_last(&topic->places, &place->list);
-    if (!place->ranges[at].is_open) {
-        place->ranges[at].is_open = true;
-        place->ranges[at].from = slot;
-        place->ranges[at].when_ms = when_ms;
-    }
+    if (!place->ranges[at].is_open)
+        range_open(topic, &place->ranges[at],
+                   (struct preload_from){.slot = slot, .when_ms = when_ms});
     place->ranges[at].count++;
+    topic->is_idle = false;
+    topic->sorted_at = UINT64_MAX;
     topic->noted++;
     if (due_ms <= now.inner_ms) {
         if (topic->due_of_gone_runs)
@@ -297,14 +358,14 @@ static void place_settle(struct preload_topics *topics, struct preload_place *pl
                          enum job_section section)
 {
     unsigned at = section - PRELOAD_WAITING_FIRST;
-    if (!place->ranges[at].is_open || place->ranges[at].from < place->run->cursors[section].next)
+    if (!place->ranges[at].is_open ||
+        range_has_unread(&place->ranges[at], place->run->cursors[section].next))
         return;
     uint32_t unmet = place->ranges[at].count;
     place->topic->noted -= unmet;
     place->topic->noted_not_cold -=
         unmet < place->topic->noted_not_cold ? unmet : place->topic->noted_not_cold;
-    place->ranges[at].count = 0;
-    place->ranges[at].is_open = false;
+    range_close(&place->ranges[at]);
     place_range_left(topics, place);
 }
 
@@ -316,8 +377,7 @@ static void place_clear(struct preload_topics *topics, struct preload_place *pla
         return;
     for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
         noted += place->ranges[i].count;
-        place->ranges[i].count = 0;
-        place->ranges[i].is_open = false;
+        range_close(&place->ranges[i]);
     }
     uint64_t waiting_before = place->topic->waiting;
     place->topic->noted -= noted;
@@ -329,19 +389,235 @@ static void place_clear(struct preload_topics *topics, struct preload_place *pla
     }
 }
 
+/*
+ * ---- the groups of a held topic ----
+ *
+ * The jobs of a group that are not delivered must not keep those of other groups on the disk. So if the jobs of a topic in
+ * memory do not become fewer, the groups with more than their share of them are set apart: each continues to be read from
+ * where it is, within a quota of its own, and the rest of the topic is read on past their slots. A slot has only the mark of
+ * its group. A group joins the rest again once it is not behind it.
+ */
+
+static size_t aparts_find(const struct preload_aparts *aparts, uint32_t mark)
+{
+    size_t low = 0, high = aparts->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (aparts->at[middle].mark < mark)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Returns the group if it is read apart, or NULL. */
+static struct preload_apart *topic_apart(const struct preload_topic *topic, uint32_t mark)
+{
+    size_t at = aparts_find(&topic->aparts, mark);
+    return at < topic->aparts.count && topic->aparts.at[at].mark == mark ? &topic->aparts.at[at]
+                                                                         : NULL;
+}
+
+/* Calls `each` for the open ranges of a topic, until it returns false. Returns whether it never did. */
+static bool topic_each_range(struct preload_topic *topic,
+                             bool (*each)(struct preload_range *range, uint32_t end, size_t at),
+                             size_t at)
+{
+    for (struct list *in = topic->places.next; in != &topic->places; in = in->next) {
+        struct preload_place *place = list_entry(in, struct preload_place, list);
+        for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++)
+            if (place->ranges[i].is_open &&
+                !each(&place->ranges[i], place->run->cursors[PRELOAD_WAITING_FIRST + i].next, at))
+                return false;
+    }
+    return true;
+}
+
+static bool range_reserve_apart(struct preload_range *range, uint32_t end, size_t at)
+{
+    (void)end, (void)at;
+    return preload_froms_reserve(&range->aparts, range->aparts.count + 1);
+}
+
+static bool range_set_apart(struct preload_range *range, uint32_t end, size_t at)
+{
+    (void)end;
+    return preload_froms_insert(&range->aparts, at, range->rest);
+}
+
+static bool range_join(struct preload_range *range, uint32_t end, size_t at)
+{
+    (void)end;
+    preload_froms_remove(&range->aparts, at);
+    return true;
+}
+
+/* Returns whether the group is not behind the rest. */
+static bool range_may_join(struct preload_range *range, uint32_t end, size_t at)
+{
+    (void)end;
+    return range->aparts.at[at].slot >= range->rest.slot;
+}
+
+static bool range_rest_is_read(struct preload_range *range, uint32_t end, size_t at)
+{
+    (void)at;
+    return range->rest.slot >= end;
+}
+
+/* Has a group read apart. If memory runs out, it stays with the rest. */
+static void topic_set_apart(struct preload_topic *topic, uint32_t mark, uint64_t loaded)
+{
+    size_t at = aparts_find(&topic->aparts, mark);
+    if (topic->aparts.count >= APART_MAX || !topic_each_range(topic, range_reserve_apart, at) ||
+        !preload_aparts_insert(&topic->aparts, at,
+                               (struct preload_apart){.mark = mark, .loaded = loaded}))
+        return;
+    (void)topic_each_range(topic, range_set_apart, at);
+    topic->apart_loaded += loaded;
+    topic->is_idle = false;
+}
+
+/* Lets groups join the rest again. */
+static void topic_join(struct preload_topic *topic)
+{
+    size_t left = topic->aparts.count < JOIN_AT_ONCE ? topic->aparts.count : JOIN_AT_ONCE;
+    for (; left; left--) {
+        size_t at = topic->join_next++ % topic->aparts.count;
+        const struct preload_apart *apart = &topic->aparts.at[at];
+        if (apart->loaded > topic->apart_share / 2 || !topic_each_range(topic, range_may_join, at))
+            continue;
+        topic->apart_loaded -= apart->loaded;
+        (void)topic_each_range(topic, range_join, at);
+        preload_aparts_remove(&topic->aparts, at);
+        topic->is_idle = false;
+    }
+}
+
+/* Counts the jobs in memory of the groups that are read apart. Returns the number of all groups with jobs in memory. */
+static uint64_t topic_count_groups(struct preload_topics *topics, struct preload_topic *topic)
+{
+    uint32_t at = 0, mark;
+    uint64_t groups = 0, waiting;
+    topic->apart_loaded = 0;
+    for (size_t i = 0; i < topic->aparts.count; i++)
+        topic->aparts.at[i].loaded = 0;
+    while (engine_waiting_next(topics->shard->engine, topic->entry.key, &at, &mark, &waiting)) {
+        struct preload_apart *apart = topic_apart(topic, mark);
+        groups++;
+        if (apart) {
+            apart->loaded += waiting;
+            topic->apart_loaded += waiting;
+        }
+    }
+    return groups;
+}
+
+/* Sets groups apart until the rest has room: those with less than an even part of a quarter of the quota have less than
+ * that together. */
+static void topic_make_room(struct preload_topics *topics, struct preload_topic *topic,
+                            uint64_t groups)
+{
+    uint32_t at = 0, mark;
+    uint64_t waiting, share = topic_quota(topics) / 8 / groups;
+    while (engine_waiting_next(topics->shard->engine, topic->entry.key, &at, &mark, &waiting))
+        if (waiting > share && !topic_apart(topic, mark))
+            topic_set_apart(topic, mark, waiting);
+}
+
+/* Decides which of the groups that are read apart are refilled, like topic_wants_refill. */
+static void topic_refill_aparts(struct preload_topic *topic)
+{
+    uint64_t share = topic->apart_share;
+    for (size_t i = 0; i < topic->aparts.count; i++) {
+        struct preload_apart *apart = &topic->aparts.at[i];
+        bool wants = apart->loaded < (apart->wants ? share : (share + 1) / 2);
+        topic->is_idle &= !wants || apart->wants;
+        apart->wants = wants ? (uint32_t)(share - apart->loaded) : 0;
+    }
+}
+
+/* Adapts the groups that are read apart to the jobs in memory. */
+static void topic_sort(struct preload_topics *topics, struct preload_topic *topic)
+{
+    topic->sorted_at = engine_loaded_of(topics->shard->engine, topic->entry.key);
+    uint64_t groups = topic_count_groups(topics, topic);
+    if (!groups)
+        groups = 1;
+    if (rest_loaded(topics, topic) >= (rest_quota(topics, topic) + 1) / 2 &&
+        !topic_each_range(topic, range_rest_is_read, 0))
+        topic_make_room(topics, topic, groups);
+    topic->apart_share = topic_quota(topics) / 2 / groups;
+    if (topic->apart_share < APART_MIN)
+        topic->apart_share = APART_MIN;
+    topic_refill_aparts(topic);
+    if (topic->aparts.count)
+        topic_join(topic);
+}
+
+/* Sorts the groups of the held topics whose jobs in memory have changed, now and then. */
+static void topics_sort(struct preload_topics *topics, struct engine_now now)
+{
+    bool may_sort = now.inner_ms >= topics->sorted_ms + SORT_EVERY_MS;
+    topics->wants_sort = false;
+    for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
+        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
+        if (!topic->has_groups ||
+            topic->sorted_at == engine_loaded_of(topics->shard->engine, topic->entry.key))
+            continue;
+        topics->wants_sort |= !may_sort;
+        if (may_sort)
+            topic_sort(topics, topic);
+        topics->sorted_ms = may_sort ? now.inner_ms : topics->sorted_ms;
+    }
+}
+
+int64_t preload_topics_sort_ms(const struct preload_topics *topics)
+{
+    return topics->wants_sort ? topics->sorted_ms + SORT_EVERY_MS : INT64_MAX;
+}
+
 /* ---- refilling ---- */
 
+/* Sets *when_ms to that of a place to read from, if it is earlier, or if *is_first. */
+static void consider_from(const struct preload_topics *topics, enum job_section section,
+                          const struct preload_from *from, bool *found, int64_t *when_ms)
+{
+    int64_t up_ms = inner_ms_of(topics, section, from->when_ms);
+    if (!*found || up_ms < *when_ms)
+        *when_ms = up_ms;
+    *found = true;
+}
+
+/* Returns whether something is to be read in a range. Sets *when_ms (inner clock). */
+static bool range_first_ms(const struct preload_topics *topics, const struct preload_place *place,
+                           enum job_section section, int64_t *when_ms)
+{
+    const struct preload_range *range = &place->ranges[section - PRELOAD_WAITING_FIRST];
+    const struct preload_topic *topic = place->topic;
+    uint32_t end = place->run->cursors[section].next;
+    bool found = false;
+    if (!range->is_open)
+        return false;
+    if (topic->is_refilling && range->rest.slot < end)
+        consider_from(topics, section, &range->rest, &found, when_ms);
+    for (size_t i = 0; i < range->aparts.count; i++)
+        if (topic->aparts.at[i].wants && range->aparts.at[i].slot < end)
+            consider_from(topics, section, &range->aparts.at[i], &found, when_ms);
+    return found;
+}
+
 /* Returns the section to read first, counted from PRELOAD_WAITING_FIRST, or
- * PRELOAD_WAITING_SECTIONS if nothing is noted. Sets *when_ms (inner clock). */
+ * PRELOAD_WAITING_SECTIONS if nothing is to be read. Sets *when_ms (inner clock). */
 static unsigned place_first_section(const struct preload_topics *topics,
                                     const struct preload_place *place, int64_t *when_ms)
 {
     unsigned first = PRELOAD_WAITING_SECTIONS;
     for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
-        if (!place->ranges[i].is_open ||
-            place->ranges[i].from >= place->run->cursors[i + PRELOAD_WAITING_FIRST].next)
-            continue; /* the rest is being read */
-        int64_t up_ms = inner_ms_of(topics, i + PRELOAD_WAITING_FIRST, place->ranges[i].when_ms);
+        int64_t up_ms;
+        if (!range_first_ms(topics, place, i + PRELOAD_WAITING_FIRST, &up_ms))
+            continue;
         if (first == PRELOAD_WAITING_SECTIONS || up_ms < *when_ms) {
             first = i;
             *when_ms = up_ms;
@@ -369,35 +645,63 @@ static struct preload_place *topic_first_place(const struct preload_topics *topi
     return first;
 }
 
-/* Checks the held topics: releases those that need not be held any longer, and returns the next one
- * to refill. NULL: nothing to refill. */
-static struct preload_topic *topic_to_refill(struct preload_topics *topics)
+/* Checks the held topics: releases those that need not be held any longer, and returns the place of
+ * the next one to refill. */
+struct preload_place *preload_topics_refill(struct preload_topics *topics,
+                                            enum job_section *section, struct engine_now now)
 {
-    uint64_t quota = topic_quota(topics);
-    struct preload_topic *found = NULL;
+    struct preload_place *found = NULL;
     look_for_unused(topics);
+    topics_sort(topics, now);
     for (struct list *at = topics->held.next, *next; at != &topics->held; at = next) {
         struct preload_topic *topic = list_entry(at, struct preload_topic, list);
         next = at->next;
-        if (topic_wants_refill(topics, topic, quota) && !found)
-            found = topic;
+        if (!topic_wants_refill(topics, topic) || found)
+            continue;
+        found = topic_first_place(topics, topic, section);
+        topic->is_idle = !found;
     }
     if (found) { /* behind the others */
-        list_remove(&found->list);
-        list_add_last(&topics->held, &found->list);
+        list_remove(&found->topic->list);
+        list_add_last(&topics->held, &found->topic->list);
     }
     return found;
 }
 
-struct preload_place *preload_topics_refill(struct preload_topics *topics,
-                                            enum job_section *section, uint64_t *jobs_max)
+/* Adds a wish to the slice. */
+static void slice_add_wish(struct preload_slice *slice, struct preload_wish *wish, uint32_t end)
 {
-    struct preload_topic *topic = topic_to_refill(topics);
-    if (!topic)
-        return NULL;
-    uint64_t loaded = topic_loaded(topics, topic), quota = topic_quota(topics);
-    *jobs_max = quota > loaded ? quota - loaded : 1;
-    return topic_first_place(topics, topic, section);
+    wish->stop = UINT32_MAX;
+    if (wish->from >= end)
+        wish->max = 0;
+    if (!wish->max)
+        return;
+    if (!slice->wishes_open++ || wish->from < slice->first)
+        slice->first = wish->from;
+}
+
+bool preload_place_wish(struct preload_topics *topics, const struct preload_place *place,
+                        struct preload_slice *slice)
+{
+    struct preload_topic *topic = place->topic;
+    const struct preload_range *range = &place->ranges[slice->section - PRELOAD_WAITING_FIRST];
+    uint64_t loaded = rest_loaded(topics, topic), quota = rest_quota(topics, topic);
+    uint32_t end = place->run->cursors[slice->section].next;
+    if (!preload_wishes_reserve(&slice->wishes, topic->aparts.count))
+        return false;
+    slice->wishes_open = 0;
+    slice->rest = (struct preload_wish){.from = range->rest.slot};
+    if (topic->is_refilling)
+        slice->rest.max = loaded < quota ? (uint32_t)(quota - loaded) : 1;
+    slice_add_wish(slice, &slice->rest, end);
+    for (size_t i = 0; i < topic->aparts.count; i++) {
+        struct preload_wish wish = {.mark = topic->aparts.at[i].mark,
+                                    .from = range->aparts.at[i].slot,
+                                    .max = topic->aparts.at[i].wants};
+        slice_add_wish(slice, &wish, end);
+        (void)preload_wishes_add(&slice->wishes, wish);
+    }
+    return true;
 }
 
 /* ---- due skipped jobs ---- */
@@ -528,7 +832,7 @@ static void run_free(struct preload_topics *topics, struct preload_run *run)
     run_clear_places(topics, run);
     for (uint32_t i = 0; i < run->topic_count; i++) {
         if (run->places)
-            free(run->places[i]);
+            place_free(run->places[i]);
         topic_put(topics, run->topics[i]);
     }
     free((void *)run->places);
@@ -735,6 +1039,8 @@ static void restart_waits_by_wall(struct preload_topics *topics, struct engine_n
 static void topic_restarted(struct preload_topics *topics, struct preload_topic *topic)
 {
     topic->noted_not_cold = 0;
+    topic->sorted_at = UINT64_MAX;
+    topic->is_idle = false;
     if (topic_loaded(topics, topic) >= topic_quota(topics))
         topic_hold(topics, topic);
     if (topic->is_held)
@@ -792,9 +1098,12 @@ static void cursor_advance(struct preload_slice *slice)
 
 bool preload_run_make_places(const struct preload_slice *slice)
 {
-    for (uint32_t i = 0; i < slice->passes.count; i++)
-        if (!place_get(slice->run, slice->passes.at[i].topic))
+    unsigned in = slice->section - PRELOAD_WAITING_FIRST;
+    for (uint32_t i = 0; i < slice->passes.count; i++) {
+        struct preload_place *place = place_get(slice->run, slice->passes.at[i].topic);
+        if (!place || !preload_froms_reserve(&place->ranges[in].aparts, place->topic->aparts.count))
             return false;
+    }
     return true;
 }
 
@@ -803,22 +1112,47 @@ static void note_passes(struct preload_topics *topics, struct preload_slice *sli
 {
     for (uint32_t i = 0; i < slice->passes.count; i++) {
         const struct preload_pass *pass = &slice->passes.at[i];
+        slice->run->topics[pass->topic]->has_groups |= pass->has_group;
         place_note(topics, slice->run->places[pass->topic], slice->section, pass->slot,
                    pass->when_ms, now);
     }
 }
 
-/* Moves the start of a topic's range past the slots that were read. */
+/* Moves a place to read from past the slots that were read. */
+static void from_advance(const struct preload_slice *slice, const struct preload_wish *wish,
+                         struct preload_from *from)
+{
+    uint32_t end = slice->run->cursors[slice->section].next;
+    if (!wish->max)
+        return;
+    if (wish->stop < slice->next) {
+        *from = (struct preload_from){.slot = wish->stop, .when_ms = wish->stop_ms};
+    } else if (from->slot < slice->next) {
+        from->when_ms =
+            slice->items.count ? slice->items.at[slice->items.count - 1].when_ms : slice->looked_ms;
+        from->slot = alive_next(&slice->depot_run->alive, slice->next, end);
+    }
+}
+
+/* Moves the places to read from, and counts what was read for groups that are read apart. */
 static void range_advance(struct preload_slice *slice)
 {
-    struct preload_place *place = slice->refill;
-    unsigned at = slice->section - PRELOAD_WAITING_FIRST;
-    const struct preload_cursor *cursor = &slice->run->cursors[slice->section];
-    if (!place->ranges[at].is_open)
+    struct preload_topic *topic = slice->refill->topic;
+    struct preload_range *range = &slice->refill->ranges[slice->section - PRELOAD_WAITING_FIRST];
+    topic->is_idle = false;
+    if (!range->is_open)
         return;
-    if (slice->items.count)
-        place->ranges[at].when_ms = slice->items.at[slice->items.count - 1].when_ms;
-    place->ranges[at].from = alive_next(&slice->depot_run->alive, slice->next, cursor->next);
+    from_advance(slice, &slice->rest, &range->rest);
+    for (size_t i = 0; i < slice->wishes.count; i++) {
+        const struct preload_wish *wish = &slice->wishes.at[i];
+        struct preload_apart *apart = topic_apart(topic, wish->mark);
+        if (!apart)
+            continue;
+        from_advance(slice, wish, &range->aparts.at[apart - topic->aparts.at]);
+        apart->wants -= wish->got < apart->wants ? wish->got : apart->wants;
+        apart->loaded += wish->got;
+        topic->apart_loaded += wish->got;
+    }
 }
 
 /* Counts the jobs that were read. Topics that have enough are held before the next slice is

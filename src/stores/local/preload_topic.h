@@ -29,6 +29,14 @@ struct preload_due {
 };
 VECTOR_DECLARE(preload_dues, struct preload_due)
 
+/* A group of a held topic that has more than its share of the quota in memory: it is read apart from the rest of the topic. */
+struct preload_apart {
+    uint32_t mark;   /* flow_group_mark */
+    uint32_t wants;  /* how many jobs may be read; 0: it is not being refilled */
+    uint64_t loaded; /* as of the last topic_sort, and read since */
+};
+VECTOR_DECLARE(preload_aparts, struct preload_apart)
+
 /*
  * A topic with jobs in some run of the view. The figures of skipped jobs:
  *   noted             slots skipped and not read since; slots that died meanwhile count until
@@ -52,6 +60,13 @@ struct preload_topic {
     uint64_t slice;       /* the last slice read for this topic */
     _Atomic bool is_held; /* read by the scout: its jobs are skipped and noted */
     bool is_refilling, is_in_use;
+    bool has_groups;              /* a skipped job has a group */
+    bool is_idle;                 /* nothing is to be refilled until something changes */
+    struct preload_aparts aparts; /* by mark */
+    uint64_t apart_loaded;        /* sum of aparts.loaded, as of the last topic_sort */
+    uint64_t sorted_at;           /* the jobs in memory then; UINT64_MAX: not sorted */
+    uint64_t apart_share;         /* the quota of each of them */
+    size_t join_next;             /* the next of them to check for joining the rest */
     bool
         is_in_new_run; /* a checkpoint wrote some of its jobs, not all of which have been met yet */
     bool wants_restart, is_restarting; /* ready jobs of it were or are about to be evicted */
@@ -59,11 +74,19 @@ struct preload_topic {
 
 TABLE_DECLARE(topic_table, struct preload_topic, entry)
 
+/* Where to continue to read: all slots before `from` have been read, or are those of others. */
+struct preload_from {
+    uint32_t slot;
+    int64_t when_ms; /* of `slot`, or earlier; the section's clock */
+};
+VECTOR_DECLARE(preload_froms, struct preload_from)
+
 /* Skipped slots of a section, from a first slot up to the cursor. */
 struct preload_range {
     bool is_open; /* false: nothing noted */
-    uint32_t from, count;
-    int64_t when_ms; /* of `from`, or earlier; the section's clock */
+    uint32_t count;
+    struct preload_from rest;    /* of all groups that are not read apart */
+    struct preload_froms aparts; /* as preload_topic.aparts; only while open */
 };
 
 /* The skipped jobs of a topic in a run. Created when first needed, and kept as long as the run:
@@ -113,6 +136,8 @@ struct preload_topics {
     int64_t restart_ms;  /* when to process again topics that need it; INT64_MAX: not needed */
     bool has_due_of_gone_runs, has_new_runs; /* some topic has the field of that name set */
     int64_t due_next_ms; /* when the next skipped job is due; INT64_MAX: no such job */
+    int64_t sorted_ms;   /* when the groups of held topics were last sorted */
+    bool wants_sort;     /* they have changed since */
 };
 
 struct preload_slice;
@@ -131,10 +156,15 @@ void preload_topics_caught_up(struct preload_topics *topics, struct engine_now n
 /* Notes that ready jobs of topics with more than `max` loaded are about to be evicted. Which ones
  * is not known, so all slots of these topics are processed again after the eviction. */
 void preload_topics_over(struct preload_topics *topics, uint64_t max, struct engine_now now);
-/* Returns the place of a held topic that is to be read now, and the maximum number of jobs; NULL:
- * nothing to read. */
+/* Returns the place of a held topic that is to be read now; NULL: nothing to read. Called only while no slice is read:
+ * the groups that are read apart change here. */
 struct preload_place *preload_topics_refill(struct preload_topics *topics,
-                                            enum job_section *section, uint64_t *jobs_max);
+                                            enum job_section *section, struct engine_now now);
+/* Sets what the slice reads for its place. False: out of memory. */
+bool preload_place_wish(struct preload_topics *topics, const struct preload_place *place,
+                        struct preload_slice *slice);
+/* Returns when groups are sorted next; INT64_MAX: nothing has changed. */
+int64_t preload_topics_sort_ms(const struct preload_topics *topics);
 /* Reserves memory for the notes of a slice that was read. Returns false when out of memory. */
 bool preload_run_make_places(const struct preload_slice *slice);
 /* Updates cursors and notes for a slice that was read and has places. */

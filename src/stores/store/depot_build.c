@@ -346,6 +346,13 @@ static struct slice topic_of(const struct record *record)
     return record->kind == RECORD_DONE ? record->done.topic : record->job.topic;
 }
 
+static uint32_t group_of(const struct depot_build *build, const struct record *record)
+{
+    return record->kind == RECORD_DONE ? 0
+                                       : flow_group_mark(record->job.topic, record->job.group,
+                                                         build->depot->options.hash_seed);
+}
+
 static uint64_t key_low_of(const struct depot_build *build, const struct record *record)
 {
     if (record->kind == RECORD_DONE)
@@ -380,8 +387,9 @@ static int write_item(struct work *work, size_t i, struct depot_item *item)
     if (result < 0)
         return result;
     item->key_low = key_low_of(work->build, &record);
-    result = run_writer_add(work->writer, (enum job_section)item->section, (int64_t)item->when_ms,
-                            item->sequence, topic_of(&record), bytes);
+    result =
+        run_writer_add(work->writer, (enum job_section)item->section, (int64_t)item->when_ms,
+                       item->sequence, topic_of(&record), group_of(work->build, &record), bytes);
     if (result == 0)
         note_written(work, item, (uint32_t)bytes.len);
     return result;

@@ -4,7 +4,7 @@
  *
  * DIR/run/00000001.run: a header; then the records (job/record.h: JOB, or DONE for a remembered
  * id), each followed by a checksum of it and its slot; then the directory (24 bytes per slot: when,
- * sequence, offset, topic); the names of the topics; and a footer that locates these parts.
+ * sequence, offset, topic, group); the names of the topics; and a footer that locates these parts.
  * Everything except the records is in blocks of 4 KiB with a checksum each. A file without an
  * intact footer is not a run. Slots are ordered by section (job/section.h), when and sequence.
  *
@@ -29,7 +29,11 @@ struct run_slot {
     uint64_t offset; /* position of its record in the file */
     uint32_t bytes;  /* size of its record, without checksum */
     uint32_t topic;  /* number within the run */
+    uint32_t group;  /* flow_group_mark of its job */
 };
+
+/* What a slot can hold of these; the rest of 24 bytes is the mark of the group. */
+enum { RUN_WHEN_BITS = 48, RUN_SEQUENCE_BITS = 56 };
 
 struct run_info {
     uint32_t number;
@@ -64,11 +68,11 @@ struct run_writing {
 
 int run_writer_new(const struct run_writing *writing, struct run_writer **out);
 /* Adds a record. Calls must be in the order of section, when and sequence (asserted). `record` is
- * the stored form of a JOB or DONE. Its slot is the number of previous calls. After an error, all
- * following calls and run_writer_finish return the same error. -EFBIG: more than a run can hold (1
+ * the stored form of a JOB or DONE; `group` is the flow_group_mark of its job. Its slot is the number
+ * of previous calls. After an error, all following calls and run_writer_finish return the same error. -EFBIG: more than a run can hold (1
  * TiB, 16 million topics). */
 int run_writer_add(struct run_writer *writer, enum job_section section, int64_t when_ms,
-                   uint64_t sequence, struct slice topic, struct slice record);
+                   uint64_t sequence, struct slice topic, uint32_t group, struct slice record);
 /* Writes the rest, syncs the file every few MiB and at the end, gives it its name, and syncs the
  * directory. Always frees the writer. After a failure it leaves no file behind if possible. */
 int run_writer_finish(struct run_writer *writer, struct run_info *out);

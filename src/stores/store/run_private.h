@@ -10,9 +10,8 @@
  *   header      1 block: the format, and a copy of the footer
  *   records     consecutive from block 1 on: the record, 4 bytes of checksum. After the last one
  *               zeros to the end of the block
- *   directory   RUN_BLOCK_SLOTS entries per block: u64 when, u64 sequence, u64 offset | topic <<
- *               40;
- *               after them u64 end of the block's last record
+ *   directory   RUN_BLOCK_SLOTS entries per block: u64 when | group << 48, u64 sequence | group >> 16
+ *               << 56, u64 offset | topic << 40; after them u64 end of the block's last record
  *   topics      u8 length and name of each; one stream across the blocks
  *   footer      1 block
  * The last 8 bytes of every block except those of records are its checksum.

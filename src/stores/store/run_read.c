@@ -48,12 +48,16 @@ static int run_block_slots(const struct run *run, uint32_t block, const char *by
         const char *entry = bytes + (size_t)i * RUN_ENTRY_BYTES;
         struct wire_in in = wire_in_make(slice_make(entry, RUN_ENTRY_BYTES));
         const char *next = bytes + RUN_ENTRIES_BYTES;
-        uint64_t place, end;
+        uint64_t when, sequence, place, end;
 
         if (i + 1 < entries)
             next = entry + RUN_ENTRY_BYTES + 16;
-        out->when_ms = (int64_t)wire_take_u64(&in);
-        out->sequence = wire_take_u64(&in);
+        when = wire_take_u64(&in);
+        sequence = wire_take_u64(&in);
+        out->when_ms = (int64_t)(when & ((UINT64_C(1) << RUN_WHEN_BITS) - 1));
+        out->sequence = sequence & ((UINT64_C(1) << RUN_SEQUENCE_BITS) - 1);
+        out->group = (uint32_t)(when >> RUN_WHEN_BITS | sequence >> RUN_SEQUENCE_BITS
+                                                                        << (64 - RUN_WHEN_BITS));
         place = wire_take_u64(&in);
         out->offset = place & offset_mask;
         out->topic = (uint32_t)(place >> RUN_OFFSET_BITS);

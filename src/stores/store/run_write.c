@@ -197,14 +197,15 @@ static char *block_of(const struct run_writer *writer, uint32_t slot)
 }
 
 static void put_entry(struct run_writer *writer, int64_t when_ms, uint64_t sequence, uint32_t topic,
-                      uint64_t end)
+                      uint32_t group, uint64_t end)
 {
     uint32_t slot = writer->footer.info.slots;
     char *block = block_of(writer, slot);
     char *at = block + slot % RUN_BLOCK_SLOTS * (size_t)RUN_ENTRY_BYTES;
 
-    at = wire_put_u64(at, (uint64_t)when_ms);
-    at = wire_put_u64(at, sequence);
+    at = wire_put_u64(at, (uint64_t)when_ms | (uint64_t)group << RUN_WHEN_BITS);
+    at =
+        wire_put_u64(at, sequence | (uint64_t)(group >> (64 - RUN_WHEN_BITS)) << RUN_SEQUENCE_BITS);
     wire_put_u64(at, position(writer) | (uint64_t)topic << RUN_OFFSET_BITS);
     wire_put_u64(block + RUN_ENTRIES_BYTES, end);
 }
@@ -214,6 +215,7 @@ static void assert_order(struct run_writer *writer, enum job_section section, in
                          uint64_t sequence)
 {
     assert(section < SECTIONS && section >= writer->last_section);
+    assert((uint64_t)when_ms >> RUN_WHEN_BITS == 0 && sequence >> RUN_SEQUENCE_BITS == 0);
     if (writer->footer.info.sections[section].count) {
         assert(when_ms >= writer->last_when_ms);
         assert(when_ms > writer->last_when_ms || sequence >= writer->last_sequence);
@@ -224,7 +226,7 @@ static void assert_order(struct run_writer *writer, enum job_section section, in
 }
 
 static int add(struct run_writer *writer, enum job_section section, int64_t when_ms,
-               uint64_t sequence, struct slice topic, struct slice record)
+               uint64_t sequence, struct slice topic, uint32_t group, struct slice record)
 {
     struct run_info *info = &writer->footer.info;
     uint64_t end = position(writer) + record.len + RUN_CHECK_BYTES;
@@ -240,7 +242,7 @@ static int add(struct run_writer *writer, enum job_section section, int64_t when
     if (result < 0)
         return result;
     writer->is_warm |= when_ms < writer->writing.cold_ms;
-    put_entry(writer, when_ms, sequence, number, end);
+    put_entry(writer, when_ms, sequence, number, group, end);
     wire_put_u32(
         check, run_record_check(writer->writing.seed, writer->writing.number, info->slots, record));
     if (info->sections[section].count++ == 0)
@@ -251,13 +253,13 @@ static int add(struct run_writer *writer, enum job_section section, int64_t when
 }
 
 int run_writer_add(struct run_writer *writer, enum job_section section, int64_t when_ms,
-                   uint64_t sequence, struct slice topic, struct slice record)
+                   uint64_t sequence, struct slice topic, uint32_t group, struct slice record)
 {
     assert(record_next(record) == record.len && record.len <= RUN_RECORD_BYTES_MAX);
     assert(record.at[4] == RECORD_JOB || record.at[4] == RECORD_DONE);
     assert_order(writer, section, when_ms, sequence);
     if (writer->failed == 0)
-        writer->failed = add(writer, section, when_ms, sequence, topic, record);
+        writer->failed = add(writer, section, when_ms, sequence, topic, group, record);
     return writer->failed;
 }
 

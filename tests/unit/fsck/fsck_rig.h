@@ -81,7 +81,7 @@ static inline void add_slot(struct run_writer *writer, uint32_t run, uint32_t sl
     assert_true(record_bytes_max(record) <= sizeof bytes);
     len = record_encode(record, bytes);
     assert_int_equal(run_writer_add(writer, section, when_ms, record->job.sequence,
-                                    record->job.topic, slice_make(bytes, len)),
+                                    record->job.topic, 0, slice_make(bytes, len)),
                      0);
     if (slot == 0)
         scene.second_at = 4096 + (int64_t)len + 4;

@@ -67,7 +67,7 @@ static inline void add_as(enum job_section section, int64_t when_ms, uint64_t se
 
     assert_true(record_bytes_max(record) <= sizeof bytes && made.slots < MADE_SLOTS_MAX);
     len = (uint32_t)record_encode(record, bytes);
-    assert_int_equal(run_writer_add(made.writer, section, when_ms, sequence, slice_of(topic),
+    assert_int_equal(run_writer_add(made.writer, section, when_ms, sequence, slice_of(topic), 0,
                                     slice_make(bytes, len)),
                      0);
     scene.entries[scene.entry_count++] = (struct keys_entry){

@@ -309,7 +309,7 @@ static void make_large_run(void)
         snprintf(id, sizeof id, "%u", i);
         record.job.id = slice_of(id);
         assert_int_equal(run_writer_add(made.writer, SECTION_DELAYED, 100000, 1, slice_of("large"),
-                                        slice_make(bytes, record_encode(&record, bytes))),
+                                        0, slice_make(bytes, record_encode(&record, bytes))),
                          0);
     }
     made.slots = LARGE;

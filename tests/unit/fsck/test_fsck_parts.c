@@ -192,6 +192,7 @@ CLAIM_BETWEEN(records_that_differ_from_their_slots_are_found, make_scene, remove
         "the record has another topic than its slot",
         "the record has another topic than its slot",
         "the record belongs to another part of the run",
+        "the record has another group than its slot",
     };
     struct record record = job_record("parts", "0", JOB_DELAYED, 100, 10), ended;
 
@@ -212,6 +213,9 @@ CLAIM_BETWEEN(records_that_differ_from_their_slots_are_found, make_scene, remove
     add_as(SECTION_DELAYED, 102, 10, "parties", &record);
     ended = remembered("parts", "1", 103);
     add_as(SECTION_DELAYED, 103, 500, "parts", &ended);
+    record.job.due_ms = record.job.first_due_ms = 104;
+    record.job.group = slice_of("shop-7");
+    add_as(SECTION_DELAYED, 104, 10, "parts", &record);
     end_run();
     examine();
     assert_int_equal(scene.report.finding_count, sizeof found / sizeof *found);

@@ -34,6 +34,7 @@ struct rig {
     uint64_t entries_most;
     int (*consume)(struct rig *rig); /* once per step; NULL: no consumer */
     uint64_t taken;
+    const struct fs *fs;  /* of the depot, from the next opening on; NULL: fs_posix */
     uint64_t slack_bytes; /* of the depot, from the next opening on; 0: it rewrites nothing */
 };
 
@@ -76,7 +77,7 @@ static inline enum engine_slot rig_release_slot(void *ctx, struct record_place p
 static inline void rig_open_depot(struct rig *rig)
 {
     char error[256] = "";
-    struct depot_options options = {.fs = &fs_posix,
+    struct depot_options options = {.fs = rig->fs ? rig->fs : &fs_posix,
                                     .dir = rig->dir,
                                     .hash_seed = RIG_HASH_SEED,
                                     .seed = 11,
@@ -210,8 +211,8 @@ static inline void rig_pass(struct rig *rig, int64_t ms)
 
 /* ---- jobs ---- */
 
-static inline void rig_push(struct rig *rig, const char *topic, unsigned number,
-                            struct queue_when when)
+static inline void rig_push_grouped(struct rig *rig, const char *topic, const char *group,
+                                    unsigned number, struct queue_when when)
 {
     char id[32], body[64];
     snprintf(id, sizeof id, "%u", number);
@@ -220,10 +221,17 @@ static inline void rig_push(struct rig *rig, const char *topic, unsigned number,
     struct queue_push push = {.topic = slice_of(topic),
                               .id = slice_of(id),
                               .body = slice_of(body),
+                              .group = slice_of(group),
                               .priority = QUEUE_PRIORITY_UNSET,
                               .when = when};
     engine_push(rig->shard.engine, &push, rig_now(rig), &result);
     assert_int_equal(result.status, QUEUE_CREATED);
+}
+
+static inline void rig_push(struct rig *rig, const char *topic, unsigned number,
+                            struct queue_when when)
+{
+    rig_push_grouped(rig, topic, "", number, when);
 }
 
 static inline void rig_push_in(struct rig *rig, const char *topic, unsigned number, int64_t ms)

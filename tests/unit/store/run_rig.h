@@ -19,6 +19,7 @@ struct rig_slot {
     enum job_section section;
     int64_t when_ms;
     uint64_t sequence;
+    uint32_t group;
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     char *record;
     uint32_t bytes;
@@ -62,7 +63,8 @@ static inline void rig_fill(struct rig_slot *slot, struct random *random, size_t
     struct record record = {.kind = RECORD_JOB, .origin = RECORD_CARRIED};
 
     snprintf(slot->topic, sizeof slot->topic, "topic-%d", (int)random_below(random, RIG_TOPICS));
-    slot->sequence = random_next(random);
+    slot->sequence = random_next(random) >> (64 - RUN_SEQUENCE_BITS);
+    slot->group = (uint32_t)random_below(random, 1 << 24);
     slot->when_ms = (int64_t)random_below(random, 1000);
     if (random_below(random, 4) == 0) {
         record.kind = RECORD_DONE;
@@ -110,7 +112,8 @@ static inline int rig_write_paced(const struct rig *rig, const struct run_writin
         const struct rig_slot *slot = &rig->slots[i];
 
         result = run_writer_add(writer, slot->section, slot->when_ms, slot->sequence,
-                                slice_of(slot->topic), slice_make(slot->record, slot->bytes));
+                                slice_of(slot->topic), slot->group,
+                                slice_make(slot->record, slot->bytes));
         assert_true(added == 0 || result == added); /* the first error stays */
         added = result;
     }
@@ -152,6 +155,7 @@ static inline int rig_check_slot(const struct rig *rig, const struct run *run, u
     assert_int_equal(run_section_of(run, i), slot->section);
     assert_int_equal(entry.when_ms, slot->when_ms);
     assert_int_equal(entry.sequence, slot->sequence);
+    assert_int_equal(entry.group, slot->group);
     assert_int_equal(entry.bytes, slot->bytes);
     assert_true(slice_is(topic, slot->topic));
     assert_int_equal(run_find_topic(run, topic), entry.topic);

@@ -300,7 +300,7 @@ static void write_odd_run(uint32_t slots)
         len = record_encode(&record, bytes);
         if (slot == GARBAGE)
             memset(bytes + HEAD, 0xff, len - HEAD);
-        assert_int_equal(run_writer_add(writer, SECTION_DELAYED, slot, slot, slice_of("orders"),
+        assert_int_equal(run_writer_add(writer, SECTION_DELAYED, slot, slot, slice_of("orders"), 0,
                                         slice_make(bytes, len)),
                          0);
     }

@@ -222,7 +222,7 @@ CLAIM(an_abandoned_run_leaves_nothing)
             &writer),
         0);
     assert_int_equal(run_writer_add(writer, rig.slots->section, rig.slots->when_ms, 1,
-                                    slice_of(rig.slots->topic),
+                                    slice_of(rig.slots->topic), rig.slots->group,
                                     slice_make(rig.slots->record, rig.slots->bytes)),
                      0);
     assert_int_equal(sim.now.count, 1);
@@ -257,7 +257,7 @@ static bool stops(const struct rig_slot *first, const struct rig_slot *second)
         run_writer_new(&writing, &writer);
         for (int i = 0; i < 2; i++)
             run_writer_add(writer, slots[i]->section, slots[i]->when_ms, slots[i]->sequence,
-                           slice_of(slots[i]->topic),
+                           slice_of(slots[i]->topic), slots[i]->group,
                            slice_make(slots[i]->record, slots[i]->bytes));
         _exit(0);
     }

@@ -58,7 +58,7 @@ static int write_run(uint32_t slots, int (*paced)(void *ctx, size_t bytes))
     if (result < 0)
         return result;
     for (uint32_t slot = 0; slot < slots; slot++)
-        (void)run_writer_add(writer, SECTION_DELAYED, slot, slot, slice_of("orders"),
+        (void)run_writer_add(writer, SECTION_DELAYED, slot, slot, slice_of("orders"), 0,
                              slice_make(bytes, len));
     return run_writer_finish(writer, &info);
 }

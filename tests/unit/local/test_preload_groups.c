@@ -1,0 +1,196 @@
+/* A group whose jobs cannot be delivered, or are delivered slowly, hides no job of another group on the disk. */
+#include "preload_rig_runs.h"
+#include "unit/claim.h"
+#include "unit/seed.h"
+
+enum {
+    HORIZON_MS = 10000,
+    QUOTA = 5000,
+    BACKLOG = 300000,
+    QUIET = 20,
+    DIRECTORY_BYTES = BACKLOG * 24
+};
+
+/* ---- a disk that counts what is read ---- */
+
+static struct fs_ops counting_ops;
+static struct fs counting = {.ops = &counting_ops};
+static _Atomic uint64_t reads, read_bytes;
+
+static ssize_t counting_pread(void *ctx, int fd, void *into, size_t len, int64_t offset)
+{
+    reads++;
+    read_bytes += len;
+    return fs_posix.ops->pread(ctx, fd, into, len, offset);
+}
+
+static const struct fs *counting_fs(void)
+{
+    counting_ops = *fs_posix.ops;
+    counting_ops.pread = counting_pread;
+    reads = read_bytes = 0;
+    return &counting;
+}
+
+/* ---- a backlog ---- */
+
+static void push_of(struct rig *rig, const char *group, unsigned number, int64_t ms)
+{
+    rig_push_grouped(rig, "mail", group, number, (struct queue_when){QUEUE_DUE_DELAY, ms - 1});
+}
+
+static void pause_group(struct rig *rig, const char *group, bool paused)
+{
+    struct group_settings settings = {.paused = paused};
+    assert_int_equal(
+        engine_group_put(rig->shard.engine, slice_of("mail"), slice_of(group), &settings),
+        QUEUE_OK);
+}
+
+/* A backlog of one group on the disk, then some jobs of others. All are due. */
+static void open_backlog(struct rig *rig, bool paused)
+{
+    rig_open(rig, HORIZON_MS, QUOTA);
+    for (unsigned i = 0; i < BACKLOG; i++)
+        push_of(rig, "noisy", i, 1000 + i / 300);
+    for (unsigned i = 0; i < QUIET; i++)
+        push_of(rig, i % 2 ? "quiet" : "", BACKLOG + i, 3000);
+    pause_group(rig, "noisy", paused);
+    rig->fs = counting_fs();
+    rig_restart(rig);
+    reads = read_bytes = 0;
+    rig_pass(rig, 4000);
+}
+
+static bool is_quiet(unsigned id)
+{
+    return id >= BACKLOG;
+}
+
+CLAIM(a_held_group_hides_no_other_group)
+{
+    struct rig rig;
+    unsigned ids[QUIET];
+    open_backlog(&rig, true);
+    assert_int_equal(rig_take(&rig, "mail", QUIET, ids), QUIET);
+    for (unsigned i = 0; i < QUIET; i++)
+        assert_true(is_quiet(ids[i]));
+    rig_settle(&rig);
+    rig_assert_counts(&rig, "mail", 0, BACKLOG);
+    assert_true(rig.entries_most <= 3 * QUOTA + 3 * 4096);
+    /* The directory is read by time and once for the others; a job takes some 100 bytes. */
+    assert_true(read_bytes <= 3 * DIRECTORY_BYTES + UINT64_C(400) * rig.entries_most);
+    assert_true(reads <= 400);
+    rig_close(&rig);
+}
+
+CLAIM(a_group_that_is_delivered_slowly_hides_no_other_group)
+{
+    struct rig rig;
+    unsigned ids[8], quiet = 0, taken = 0, last = 0;
+    open_backlog(&rig, false);
+    while (quiet < QUIET && taken < 1000) {
+        size_t got = rig_take(&rig, "mail", 8, ids);
+        for (size_t i = 0; i < got; i++) {
+            quiet += is_quiet(ids[i]);
+            assert_true(is_quiet(ids[i]) || !last || ids[i] > last);
+            last = is_quiet(ids[i]) ? last : ids[i];
+        }
+        taken += (unsigned)got;
+        rig_pass(&rig, 50);
+    }
+    assert_int_equal(quiet, QUIET);
+    assert_true(taken <= 10 * QUIET);
+    rig_close(&rig);
+}
+
+CLAIM(a_held_group_continues_when_it_is_resumed)
+{
+    struct rig rig;
+    unsigned *ids = calloc(BACKLOG + QUIET + 100, sizeof *ids), taken = 0, noisy = 0;
+    open_backlog(&rig, true);
+    assert_int_equal(rig_take(&rig, "mail", QUIET + 1, ids), QUIET);
+    pause_group(&rig, "noisy", false);
+    reads = read_bytes = 0;
+    for (size_t got; (got = rig_take(&rig, "mail", 700, ids + taken)) != 0; rig_pass(&rig, 30))
+        taken += (unsigned)got;
+    assert_int_equal(taken, BACKLOG);
+    for (; noisy < BACKLOG; noisy++)
+        assert_int_equal(ids[noisy], noisy);
+    /* What is read grows with the jobs, not with their square. */
+    assert_true(read_bytes <= 3 * DIRECTORY_BYTES + UINT64_C(150) * BACKLOG);
+    rig_settle(&rig);
+    rig_assert_counts(&rig, "mail", 0, 0);
+    free(ids);
+    rig_close(&rig);
+}
+
+/* ---- many groups ---- */
+
+enum { GROUPS = 40, JOBS = 60000 };
+
+static unsigned group_of(unsigned id)
+{
+    return id * 2654435761u % GROUPS * (id * 2654435761u % GROUPS) / GROUPS; /* some have more */
+}
+
+static const char *group_name_of(unsigned group, char into[16])
+{
+    snprintf(into, 16, group ? "g%u" : "", group);
+    return into;
+}
+
+/* Pauses and resumes groups, and takes; each job is taken once, those of a group in the order of the push. */
+static void churn_groups(struct rig *rig, struct random *random, bool *taken, unsigned *count)
+{
+    unsigned ids[64];
+    char name[16];
+    unsigned group = 1 + (unsigned)random_below(random, GROUPS - 1);
+    if (random_below(random, 4) == 0)
+        pause_group(rig, group_name_of(group, name), random_below(random, 2) == 0);
+    size_t got = rig_take(rig, "mail", 64, ids);
+    for (size_t i = 0; i < got; i++) {
+        assert_false(taken[ids[i]]);
+        taken[ids[i]] = true;
+    }
+    *count += (unsigned)got;
+    rig_pass(rig, (int64_t)random_below(random, 60));
+    if (random_below(random, 300) == 0)
+        rig_checkpoint(rig, NULL);
+    if (random_below(random, 300) == 0)
+        rig_evict(rig);
+}
+
+CLAIM(many_groups_that_pause_and_resume_deliver_each_job_once)
+{
+    struct rig rig;
+    char name[16];
+    unsigned count = 0;
+    bool *taken = calloc(JOBS, sizeof *taken);
+    struct random random = seed_random("many_groups_that_pause_and_resume_deliver_each_job_once");
+    rig_open(&rig, HORIZON_MS, 1000);
+    for (unsigned i = 0; i < JOBS; i++) {
+        push_of(&rig, group_name_of(group_of(i), name), i, 1000 + i / 20);
+        if (i % 20000 == 0)
+            rig_checkpoint(&rig, NULL);
+    }
+    rig_restart(&rig);
+    for (unsigned round = 0; round < 3000; round++)
+        churn_groups(&rig, &random, taken, &count);
+    for (unsigned group = 1; group < GROUPS; group++)
+        pause_group(&rig, group_name_of(group, name), false);
+    for (unsigned idle = 0; count < JOBS && idle < 100; idle++) {
+        unsigned before = count;
+        churn_groups(&rig, &random, taken, &count);
+        for (unsigned group = 1; group < GROUPS; group++)
+            pause_group(&rig, group_name_of(group, name), false);
+        idle = count > before ? 0 : idle;
+    }
+    assert_int_equal(count, JOBS);
+    rig_pass(&rig, 5000);
+    rig_assert_counts(&rig, "mail", 0, 0);
+    assert_true(rig.entries_most <= 3 * 1000 + 3 * 4096 + 20000);
+    free(taken);
+    rig_close(&rig);
+}
+CLAIMS_MAIN(NULL, NULL)
