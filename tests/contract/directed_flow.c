@@ -614,6 +614,33 @@ static void a_rate_holds_in_every_window(void **state)
     expect_bound(at_ms, count, of_all_shards(10 + 4));
 }
 
+/* The next delivery comes a second after the last one, not half an hour. */
+static void a_raised_rate_ends_the_wait_of_the_old_one(void **state)
+{
+    const struct flow_limits slow = {.rate = {of_all_shards(2), FREQUENCY_HOUR}, .burst = 1};
+    const struct flow_limits fast = {.rate = per_second(1), .burst = 1};
+    (void)state;
+    NEEDS_GROUPS();
+    for (int by = 0; by < 3; by++) { /* a topic, all groups, one group */
+        set(by == 0 ? (struct topic_flow){.topic = slow}
+                    : (struct topic_flow){.group = by == 1 ? slow : (struct flow_limits){0}});
+        if (by == 2)
+            set_group("g", (struct group_settings){.limits = slow});
+        push_many("g", 100);
+        pass_time(HOUR_MS); /* the token of the last round has come */
+        (void)take_all();
+        pass_time(5000);
+        expect_nothing();
+        if (by == 2)
+            set_group("g", (struct group_settings){.limits = fast});
+        else
+            set(by == 0 ? (struct topic_flow){.topic = fast} : (struct topic_flow){.group = fast});
+        pass_time(1001);
+        assert_in_range(take_all(), 1, 2 * driver()->shards);
+    }
+    reset_group("g");
+}
+
 static void both_rates_and_limits_apply(void **state)
 {
     int64_t at_ms[DELIVERIES_MAX];
@@ -984,6 +1011,7 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(limits_survive_a_restart),
     CLAIM(lowering_a_limit_revokes_nothing),
     CLAIM(a_rate_holds_in_every_window),
+    CLAIM(a_raised_rate_ends_the_wait_of_the_old_one),
     CLAIM(both_rates_and_limits_apply),
     CLAIM(retries_count_toward_the_rate),
     CLAIM(a_hold_ends_on_time),

@@ -478,6 +478,14 @@ BEGIN
   END LOOP;
 END $$;
 
+-- After a change of rates: a bucket owes no more than a burst at the rate that holds now. p_group NULL: of the topic and all its groups.
+CREATE FUNCTION tarry._rates_fit(p_topic int, p_group int) RETURNS void LANGUAGE sql AS $$
+  UPDATE tarry.grp k SET full_us = least(k.full_us, tarry.now_ms() * 1000 + CASE WHEN k.grp < 0
+      THEN tarry._interval_us(t.rate_count, t.rate_unit) + tarry._ahead_us(tarry._interval_us(t.rate_count, t.rate_unit), t.burst)
+      ELSE tarry._group_interval(t, k) + tarry._group_ahead(t, k) END)
+    FROM tarry.topic t WHERE t.topic = p_topic AND k.topic = p_topic AND (p_group IS NULL OR k.grp = p_group) AND k.full_us > tarry.now_ms() * 1000
+$$;
+
 -- Sets what takes must look at, after a change of the settings of a topic or its groups.
 CREATE FUNCTION tarry._flow_set(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; leases bigint;
@@ -490,6 +498,7 @@ BEGIN
     WITH u AS (UPDATE tarry.job j SET slot = j.slot | 2 WHERE j.topic = p_topic AND j.state = 3 AND j.slot & 2 = 0 RETURNING 1) SELECT count(*) INTO leases FROM u;
     IF leases > 0 THEN INSERT INTO tarry.grp_note VALUES (p_topic, -1, -leases); END IF;
   END IF;
+  PERFORM tarry._rates_fit(p_topic, NULL);
 END $$;
 
 -- Holds the groups of jobs, or their topics if they have no group.
@@ -594,6 +603,7 @@ BEGIN
       DELETE FROM tarry.grp_note WHERE topic = t.topic AND grp = number AND held IS NOT NULL;
       UPDATE tarry.grp SET is_set = false, weight = 1, own_weight = 0, lim = 0, rate_count = 0, rate_unit = 0, burst = 0, max_jobs = 0, paused = false, paused_until = 0,
         held_until = 0 WHERE topic = t.topic AND grp = number;
+      PERFORM tarry._rates_fit(t.topic, number);
     END IF;
   ELSE
     t := tarry._topic(p_topic, p_topics_max);
@@ -605,6 +615,7 @@ BEGIN
     UPDATE tarry.grp SET is_set = true, own_weight = p_settings[1], weight = greatest(1, p_settings[1]), lim = p_settings[2], rate_count = p_settings[3],
       rate_unit = p_settings[4], burst = p_settings[5], max_jobs = p_settings[6], paused = p_settings[7] > 0, paused_until = p_settings[8]
       WHERE topic = t.topic AND grp = number;
+    PERFORM tarry._rates_fit(t.topic, number);
     UPDATE tarry.topic SET flow = flow | CASE WHEN p_settings[2] > 0 THEN 8 ELSE 0 END | CASE WHEN p_settings[6] > 0 THEN 16 ELSE 0 END
       WHERE topic = t.topic AND (p_settings[2] > 0 AND flow & 8 = 0 OR p_settings[6] > 0 AND flow & 16 = 0);
   END IF;
