@@ -14,12 +14,14 @@ ADAPTERS = {
     "java": ("java", ["env", "FAKETIME_FORCE_MONOTONIC_FIX=0", "java", "-cp", "target/classes:target/test-classes", "io.tarry.Conformance"], ["java", "mvn"]),
     "php": ("php", ["php", "conformance.php"], ["php"]),
     "go": ("go", ["./build/conformance"], ["go"]),
+    "rust": ("rust", ["target/debug/examples/conformance"], ["cargo"]),
 }
 # Builds of the adapters in compiled languages.
 BUILD = {
     "node": ["bash", "-c", "npm install --silent --no-audit --no-fund && npm run --silent build"],
     "java": ["mvn", "-q", "-B", "test-compile"],
     "go": ["go", "build", "-o", "build/conformance", "./cmd/conformance"],
+    "rust": ["cargo", "build", "--quiet", "--locked", "--example", "conformance"],
 }
 
 
