@@ -46,4 +46,6 @@ LANGUAGES = {
     "java": Language(["java", "-cp", "../../clients/java/target/classes", "{pascal}.java"], "examples/java", ["java", "mvn"],
                      build=["mvn", "-q", "-B", "-f", "../../clients/java/pom.xml", "compile"]),
     "php": Language(["php", "{snake}.php"], "examples/php", ["php"]),
+    "rust": Language(["../../clients/rust/target/debug/examples/{snake}"], "examples/rust", ["cargo"],
+                     build=["cargo", "build", "--quiet", "--locked", "--examples", "--manifest-path", "../../clients/rust/Cargo.toml"]),
 }

@@ -57,5 +57,5 @@ def test_has_no_other_example(name):
     """Checks that each file there is tried, or is a part of a build."""
     folder = examples.REPO / examples.LANGUAGES[name].folder
     tried = {spelling.lower() for example in examples.LINES for spelling in (example, example.replace("_", "-"), example.replace("_", ""))}
-    found = {path.stem.lower() for path in folder.rglob("*") if path.suffix in (".py", ".go", ".java", ".php", ".mjs", ".ts") and "node_modules" not in path.parts and "vendor" not in path.parts}
+    found = {path.stem.lower() for path in folder.rglob("*") if path.suffix in (".py", ".go", ".java", ".php", ".mjs", ".ts", ".rs", ".rb") and "node_modules" not in path.parts and "vendor" not in path.parts}
     assert found <= tried | {"main"}, found - tried

@@ -18,7 +18,7 @@ sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server  # noqa: E402
 
-NEEDS = {"python": ["python3"], "node": ["node", "npm"], "go": ["go"], "java": ["java", "mvn"], "php": ["php", "composer"]}
+NEEDS = {"python": ["python3"], "node": ["node", "npm"], "go": ["go"], "java": ["java", "mvn"], "php": ["php", "composer"], "rust": ["cargo"]}
 LANGUAGES = [name for name in NEEDS if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
 
 
@@ -99,7 +99,17 @@ def of_php(place, env):
     return ["php", "main.php"]
 
 
-PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, "php": of_php}
+def of_rust(place, env):
+    """With the dependencies that the client's own build has."""
+    env |= {"CARGO_TARGET_DIR": str(REPO / "clients/rust/target"), "CARGO_TERM_QUIET": "true"}
+    run(["cargo", "init", "--name", "shop", "--vcs", "none"], place, env)
+    shutil.copy(REPO / "clients/rust/Cargo.lock", place)
+    push = "\n".join(f"    {line}" for line in blocks("rust", "rust")[0].splitlines())
+    (place / "src/main.rs").write_text(f"use std::time::Duration;\n\nfn main() -> Result<(), tarry::Error> {{\n{push}\n    Ok(())\n}}\n")
+    return ["cargo", "run"]
+
+
+PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, "php": of_php, "rust": of_rust}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

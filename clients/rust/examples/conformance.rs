@@ -154,6 +154,12 @@ impl Adapter {
                 if let Some(time) = time(request, "timeout_ms") {
                     options = options.timeout(time);
                 }
+                if let Some(path) = request["ca_file"].as_str() {
+                    options = options.ca_file(path);
+                }
+                if let (Some(certificate), Some(key)) = (request["certificate"].as_str(), request["key"].as_str()) {
+                    options = options.certificate(certificate, key);
+                }
                 self.client = Client::with(options)?;
                 Ok(json!({}))
             }

@@ -9,7 +9,7 @@ use std::error::Error as StdError;
 use std::ops::Deref;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -134,6 +134,7 @@ pub struct Taken {
     job: Job,
     client: Client,
     lease_for: Duration,
+    worker: Weak<Shared>,
     notice: Mutex<bool>, // whether the handler was notified
     noticed: Condvar,
     is_lost: AtomicBool,
@@ -141,11 +142,12 @@ pub struct Taken {
 }
 
 impl Taken {
-    fn new(job: Job, client: Client, lease_for: Duration) -> Taken {
+    fn new(job: Job, worker: &Arc<Shared>) -> Taken {
         Taken {
             job,
-            client,
-            lease_for,
+            client: worker.client.clone(),
+            lease_for: worker.lease,
+            worker: Arc::downgrade(worker),
             notice: Mutex::new(false),
             noticed: Condvar::new(),
             is_lost: AtomicBool::new(false),
@@ -173,6 +175,13 @@ impl Taken {
     pub fn report_progress(&self, text: &str) -> Result<bool, Error> {
         let results = self.client.extend(&self.job, Extend::new().lease(self.lease_for).progress(text))?;
         Ok(results.iter().all(Result::is_ok))
+    }
+
+    /// Stops the worker without waiting, with its grace. This job is answered as always.
+    pub fn quit(&self) {
+        if let Some(worker) = self.worker.upgrade() {
+            Stopper(worker).quit();
+        }
     }
 
     fn notify(&self, flag: &AtomicBool) {
@@ -507,9 +516,9 @@ impl Shared {
         state.is_taking.then(|| free(&state))
     }
 
-    fn begin(&self, jobs: Vec<Job>) {
+    fn begin(self: &Arc<Self>, jobs: Vec<Job>) {
         let now = Instant::now();
-        let jobs: Vec<_> = jobs.into_iter().map(|job| Arc::new(Taken::new(job, self.client.clone(), self.lease))).collect();
+        let jobs: Vec<_> = jobs.into_iter().map(|job| Arc::new(Taken::new(job, self))).collect();
         if let Some(hook) = &self.on_taken {
             jobs.iter().for_each(|job| hook(job));
         }
