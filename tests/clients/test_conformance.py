@@ -1,7 +1,7 @@
 """Each client plays each scenario of clients/conformance, against the server that TARRY_BIN names. Compiled clients are built first. A missing
 language is reported as not run.
 
-TARRY_TEST_CLIENT=python picks one.
+TARRY_TEST_CLIENT=python picks one, see languages.py.
 """
 
 import functools
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 
+import languages
 import pytest
 
 sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "..", "clients", "conformance")]
@@ -17,7 +18,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "..", "clients", "
 import adapters  # noqa: E402
 import run  # noqa: E402
 
-CLIENTS = [name for name in adapters.ADAPTERS if os.environ.get("TARRY_TEST_CLIENT") in (None, name) and adapters.folder(name).exists()]
+CLIENTS = [name for name in languages.chosen(adapters.ADAPTERS) if adapters.folder(name).exists()]
 
 
 @functools.cache

@@ -1,14 +1,14 @@
 """Clients that read certificates and sockets by themselves reach a server by TLS, with a client certificate, and by its unix socket. The others use
 the TLS of their language.
 
-TARRY_TEST_CLIENT=rust picks one.
+TARRY_TEST_CLIENT=rust picks one, see languages.py.
 """
 
-import os
 import pathlib
 import subprocess
 import sys
 
+import languages
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ from run import Adapter  # noqa: E402
 from server import Server, free_port  # noqa: E402
 from tokens import Token, TokenFile  # noqa: E402
 
-CLIENTS = [name for name in ("rust",) if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
+CLIENTS = languages.chosen(["rust"])
 
 
 @pytest.fixture(scope="module", name="place")

@@ -1,6 +1,6 @@
 """Each example of examples/ works as documented, against the server that TARRY_BIN names. A missing language is reported as not run.
 
-TARRY_TEST_CLIENT=python picks one.
+TARRY_TEST_CLIENT=python picks one, see languages.py.
 """
 
 import functools
@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import examples
+import languages
 import pytest
 
 sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e", "support")]
@@ -16,7 +17,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e", "support")]
 from server import Server  # noqa: E402
 
 DELAY_S = 0.5
-LANGUAGES = [name for name in examples.LANGUAGES if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
+LANGUAGES = languages.chosen(examples.LANGUAGES)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import languages
 import pytest
 from test_frameworks import SECRET, call, callbacks_are_verified, ends_well
 
@@ -18,7 +19,7 @@ from server import Server, eventually, free_port  # noqa: E402
 PLACE = REPO / "build-express"
 PACKAGES = ["express@5.3.0", "knex@3.3.0", "better-sqlite3@12.11.1"]
 
-if os.environ.get("TARRY_TEST_CLIENT") not in (None, "node"):
+if not languages.chosen(["node"]):
     pytest.skip("another client was picked", allow_module_level=True)
 if not shutil.which("npm"):
     pytest.skip("not run: npm is not here", allow_module_level=True)

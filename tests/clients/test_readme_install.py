@@ -1,6 +1,6 @@
 """An empty project installs each client by the commands of its README, and runs the README's first example against a server.
 
-TARRY_TEST_CLIENT=python picks one.
+TARRY_TEST_CLIENT=python picks one, see languages.py.
 """
 
 import json
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 
+import languages
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 from server import Server  # noqa: E402
 
 NEEDS = {"python": ["python3"], "node": ["node", "npm"], "go": ["go"], "java": ["java", "mvn"], "php": ["php", "composer"], "rust": ["cargo"]}
-LANGUAGES = [name for name in NEEDS if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
+LANGUAGES = languages.chosen(NEEDS)
 
 
 def blocks(language, kind):

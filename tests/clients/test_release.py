@@ -1,7 +1,7 @@
 """Packages of scripts/release_clients: each can be used from an empty project. A missing language
 is reported as not run.
 
-TARRY_TEST_CLIENT=python picks one.
+TARRY_TEST_CLIENT=python picks one, see languages.py.
 """
 
 import json
@@ -10,15 +10,17 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tarfile
 import zipfile
 
+import languages
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MADE = REPO / "build-package" / "clients"
 VERSION = re.search(r"^project\(tarry VERSION ([0-9.]+) ", (REPO / "CMakeLists.txt").read_text(), re.M)[1]
-NEEDS = {"python": ["python3"], "node": ["node", "npm"], "java": ["java", "javac", "mvn"], "php": ["php", "composer"]}
-LANGUAGES = [name for name in NEEDS if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
+NEEDS = {"python": ["python3"], "node": ["node", "npm"], "java": ["java", "javac", "mvn"], "php": ["php", "composer"], "rust": ["cargo"]}
+LANGUAGES = languages.chosen(NEEDS)
 
 
 def run(*command, **options):
@@ -67,7 +69,21 @@ def of_php(place):
     return json.loads((place / "vendor/composer/installed.json").read_text())["packages"][0]["version"]
 
 
-USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php}
+def of_rust(place):
+    with tarfile.open(MADE / "rust" / f"tarry-{VERSION}.crate") as crate:
+        names = set(crate.getnames())
+        crate.extractall(place)
+    assert {f"tarry-{VERSION}/{name}" for name in ("Cargo.toml", "README.md", "src/lib.rs")} <= names
+    assert not any("conformance" in name for name in names)
+    (place / "src").mkdir()
+    (place / "src/main.rs").write_text("fn main() { tarry::Client::new().unwrap(); }")
+    (place / "Cargo.toml").write_text(f'[package]\nname = "empty"\nedition = "2021"\n[dependencies]\ntarry = {{ path = "tarry-{VERSION}" }}\n')
+    shutil.copy(REPO / "clients/rust/Cargo.lock", place)
+    run("cargo", "run", "--quiet", cwd=place, env={**os.environ, "CARGO_TARGET_DIR": str(MADE / ".cargo")})
+    return re.search(r'name = "tarry"\nversion = "(.*)"', (place / "Cargo.lock").read_text())[1]
+
+
+USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php, "rust": of_rust}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

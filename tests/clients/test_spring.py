@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import languages
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -15,7 +16,7 @@ sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server  # noqa: E402
 
-if os.environ.get("TARRY_TEST_CLIENT") not in (None, "java"):
+if not languages.chosen(["java"]):
     pytest.skip("another client was picked", allow_module_level=True)
 
 
