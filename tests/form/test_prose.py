@@ -128,6 +128,8 @@ COMMENTS = {
     "a.go": "// Nobody waits.\nfunc a() {}\n",
     "A.java": "class A { /** What is told. */ int a; }\n",
     "a.php": "<?php\n# He waits.\n$a = '# told'; // It is told.\n",
+    "a.rs": "//! What is told.\nfn f<'a>(a: &'a str) {} // nobody\nconst A: &str = \"// told\";\n",
+    "a.rb": "# What is told.\na = \"x #{told} # told\" # nobody\n",
     "a.lua": "local a = '-- told' -- It is told.\n",
     "a.sql": "-- What nobody takes.\nSELECT 'told';\n",
     "a.sh": "#!/bin/sh\n# What is told.\necho ${a#told} \"$#\"\n",
@@ -137,7 +139,7 @@ COMMENTS = {
     "a.yml": "a: told # nobody\n",
 }
 PLACES = {"a.js": [(2, ["what"]), (5, ["nobody"])], "a.ts": [(1, ["say", "what"])], "a.go": [(1, ["nobody"])], "A.java": [(1, ["tell", "what"])],
-          "a.php": [(2, ["he"]), (3, ["tell"])], "a.lua": [(1, ["tell"])], "a.sql": [(1, ["nobody", "what"])], "a.sh": [(2, ["tell", "what"])],
+          "a.php": [(2, ["he"]), (3, ["tell"])], "a.rs": [(1, ["tell", "what"]), (2, ["nobody"])], "a.rb": [(1, ["tell", "what"]), (2, ["nobody"])], "a.lua": [(1, ["tell"])], "a.sql": [(1, ["nobody", "what"])], "a.sh": [(2, ["tell", "what"])],
           "script": [(2, ["nobody"])], "tool": [(2, ["nobody"])], "a.cmake": [(1, ["stand", "where"])], "a.yml": [(1, ["nobody"])]}
 
 
@@ -178,6 +180,8 @@ DEFINITIONS = {
     "a.js": "/** Whether it holds. */\nexport async function f() {}\n/** A job. */\nconst g = (a) => a;\n/** If not a definition. */\nf();\n",
     "A.java": "/** A job. */\nclass A {\n    /** Whether it holds. */\n    @Override\n    public boolean f() {\n    }\n}\n",
     "a.php": "<?php\n/** Whether it holds. */\nfinal class A\n{\n    /** Returns a job. */\n    public static function f() {}\n}\n",
+    "a.rs": "/// Whether it holds.\npub(crate) fn f() {}\n/// A job.\n#[derive(Debug)]\npub struct A {}\n",
+    "a.rb": "# Whether it holds.\ndef f\nend\n# A job.\nclass A\nend\n",
     "a.lua": "-- Whether it holds.\nlocal function f()\nend\n-- Returns a job.\nfunction g()\nend\n",
     "a.sh": "# Whether it holds.\nf() {\n}\n# Prints a job.\ng() {\n}\n",
 }
