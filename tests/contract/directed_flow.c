@@ -420,6 +420,45 @@ static void a_take_by_id_ignores_limits_and_counts(void **state)
     expect_nothing();
 }
 
+/* Takes many jobs by their ids; then one job is delivered as if nothing had happened. */
+static void takes_by_id_leave_the_rate(struct topic_flow flow)
+{
+    char id[16];
+    set(flow);
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        push_in("a", id);
+    }
+    for (int i = 0; i < 8; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        take_by_id(id);
+    }
+    expect_group("a");
+    expect_nothing();
+    pass_time(2000);
+    expect_group("a");
+}
+
+static void takes_by_id_spend_nothing_of_a_rate(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    if (driver()->lacks & DRIVER_LACKS_CHOICE)
+        skip();
+    takes_by_id_leave_the_rate(
+        (struct topic_flow){.topic = {.rate = {1, FREQUENCY_SECOND}, .burst = 1}});
+}
+
+static void takes_by_id_spend_nothing_of_a_rate_of_groups(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    if (driver()->lacks & DRIVER_LACKS_CHOICE)
+        skip();
+    takes_by_id_leave_the_rate(
+        (struct topic_flow){.group = {.rate = {1, FREQUENCY_SECOND}, .burst = 1}});
+}
+
 enum end { END_ACK, END_NACK, END_FINAL, END_RETURN, END_EXPIRY, END_CANCEL, END_RESTART, ENDS };
 
 /* Ends the lease of the job in taken[0]. */
@@ -1006,6 +1045,8 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(weights_share_within_one_percent),
     CLAIM(a_limit_is_never_exceeded),
     CLAIM(a_take_by_id_ignores_limits_and_counts),
+    CLAIM(takes_by_id_spend_nothing_of_a_rate),
+    CLAIM(takes_by_id_spend_nothing_of_a_rate_of_groups),
     CLAIM(every_end_of_a_lease_frees_the_slot),
     CLAIM(an_extend_keeps_the_slot),
     CLAIM(limits_survive_a_restart),

@@ -708,10 +708,7 @@ static inline void lease_begin(struct engine *engine, uint32_t id, struct extra 
     extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
-    struct topic *topic = entry_topic(engine, entry);
-    topic->totals.delivered++;
-    if (__builtin_expect(topic->flow != NULL, 0))
-        flow_delivered(engine, topic, entry_group(engine, entry), now);
+    entry_topic(engine, entry)->totals.delivered++;
     entry_view(engine, id, now, out);
 }
 
@@ -735,6 +732,7 @@ static __attribute__((noinline)) size_t take_by_flow(struct engine *engine, stru
         engine->flow_is_busy = true;
         entry_unhang(engine, id);
         lease_begin(engine, id, extra, lease_ms, now, &out[taken++]);
+        flow_delivered(engine, topic, entry_group(engine, entry), now);
         engine->flow_is_busy = false;
         flow_settle(engine, topic, entry_group(engine, entry));
     }

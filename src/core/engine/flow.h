@@ -84,7 +84,7 @@ void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t num
 void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
 /* Counts a job of topic.waiting, or no longer. */
 void flow_waits(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
-/* Counts a delivery: its pass and its tokens. */
+/* Counts a delivery that was chosen by the order: its pass and its tokens. */
 void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
                     struct engine_now now);
 /* Follows changes of a group that were made while engine->flow_is_busy was set, and of the pause of the topic. */

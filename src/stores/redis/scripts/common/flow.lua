@@ -344,13 +344,11 @@ function flow.serve(t, g)
     if rules.interval > 0 then g.full = max(g.full, now_us()) + rules.interval end
 end
 
--- A job was leased by its id: limits and order do not hold for it, but it counts.
+-- A job was leased by its id: limits and order do not hold for it. It is in flight, but spends no token.
 function flow.leased_by_id(t, name)
-    flow.spend(t, 1)
     if not is_grouped(t) then return end
-    local g, pass = touch(t, flow.group(t, name)), t.flow.pass
-    flow.serve(t, g)
-    t.flow.pass = pass
+    local g = touch(t, flow.group(t, name))
+    g.in_flight = g.in_flight + 1
 end
 
 -- Returns why no job of the group is delivered, and until when if that is known; nil: jobs are delivered.
