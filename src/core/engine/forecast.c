@@ -146,3 +146,19 @@ bool engine_forecast(struct engine *engine, struct slice name, struct engine_now
         add_uncounted(engine, topic, now, warm - timeline->total, out);
     return true;
 }
+
+bool engine_soon(struct engine *engine, struct slice name, struct engine_now now,
+                 struct engine_forecast *out)
+{
+    const struct forecast_pages *pages = &engine->forecast;
+    struct timeline *timeline = &out->timeline;
+    const struct topic *topic = name.len ? engine_topic_find(engine, name) : NULL;
+    if (name.len && !topic)
+        return false;
+    if (!topic || pages->top >= FORECAST_OWN_MAX)
+        return engine_forecast(engine, name, now, out);
+    int64_t minute = minute_of_timeline(engine, timeline, now) + timeline->first;
+    for (int64_t end = minute + FORECAST_SOON, at = timeline->first; minute < end; minute++, at++)
+        timeline->minutes[at] += forecast_pages_jobs(pages, topic->id, (uint64_t)minute);
+    return true;
+}

@@ -50,4 +50,9 @@ struct engine_forecast {
 bool engine_forecast(struct engine *engine, struct slice topic, struct engine_now now,
                      struct engine_forecast *out);
 
+/* The same for the first FORECAST_SOON minutes only; the rest is undefined, so are `cold` and `overdue`. One topic
+ * takes two lookups, unless there are so many pages that topics share them. */
+bool engine_soon(struct engine *engine, struct slice topic, struct engine_now now,
+                 struct engine_forecast *out);
+
 #endif

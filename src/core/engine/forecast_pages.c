@@ -126,3 +126,9 @@ uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_
         id = find_or_make(pages, topic, (uint32_t)number);
     return id ? id : find_or_make(pages, 0, (uint32_t)number);
 }
+
+uint32_t forecast_pages_jobs(const struct forecast_pages *pages, uint32_t topic, uint64_t minute)
+{
+    uint32_t id = *page_slot(pages, topic, (uint32_t)(minute >> FORECAST_PAGE_BITS));
+    return id ? pages->pages[id].minutes[minute % FORECAST_PAGE_MINUTES] : 0;
+}

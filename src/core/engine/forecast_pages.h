@@ -45,6 +45,9 @@ static inline uint64_t forecast_minute(const struct forecast_pages *pages, uint6
 uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_t minute,
                            int64_t now_ms);
 
+/* Returns the jobs of this topic that its own pages count in this minute. */
+uint32_t forecast_pages_jobs(const struct forecast_pages *pages, uint32_t topic, uint64_t minute);
+
 /* Counts a job. `*last` is the page in which the topic counted its last job. Returns the page id for
  * forecast_pages_take. */
 static inline uint32_t forecast_pages_count(struct forecast_pages *pages, uint32_t topic,

@@ -65,6 +65,26 @@ void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_
         forecast->later += jobs;
 }
 
+void queue_count_soon(struct queue *queue, struct slice topic, struct queue_reply_to reply_to)
+{
+    int64_t now_ms = queue_wall_ms(queue);
+    const struct queue_forecast_call call = {
+        .topic = topic, .from_ms = now_ms - now_ms % MINUTE_MS, .soon = true};
+    queue_forecast(queue, &call, reply_to);
+}
+
+uint64_t queue_forecast_soon(const struct queue_forecast *forecast, int64_t now_ms)
+{
+    int64_t passed_ms = now_ms - forecast->from_ms;
+    if (passed_ms < 0)
+        passed_ms = 0;
+    if (passed_ms > MINUTE_MS)
+        passed_ms = MINUTE_MS;
+    uint64_t next = forecast->minutes[1], share = (uint64_t)passed_ms;
+    return forecast->minutes[0] + next / MINUTE_MS * share +
+           (next % MINUTE_MS * share + MINUTE_MS - 1) / MINUTE_MS;
+}
+
 void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part)
 {
     sum->from_ms = part->from_ms;

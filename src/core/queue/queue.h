@@ -289,6 +289,9 @@ struct queue_forecast_call {
     /* Wall clock, a whole minute: the start of the first minute. The first hour starts at the whole hour before
      * it. Given by the caller, so that all parts of a queue use the same time. */
     int64_t from_ms;
+    /* Only the first FORECAST_SOON minutes are needed; the others and the hours are undefined. A store with
+     * queue_info.soon then neither reads jobs nor samples those that are due later. */
+    bool soon;
 };
 
 struct queue_topics_page {
@@ -462,7 +465,7 @@ struct queue_group {
     int64_t oldest_ready_due_ms; /* wall clock; 0: no job is ready */
 };
 
-enum { FORECAST_MINUTES = 60, FORECAST_HOURS = 168 };
+enum { FORECAST_MINUTES = 60, FORECAST_HOURS = 168, FORECAST_SOON = 2 };
 
 /* Delayed and retrying jobs by their due. The hours and `later` cover all of them; the minutes show the first part
  * in detail. Overdue jobs are counted in the first minute. */
@@ -537,6 +540,7 @@ struct queue_info {
     bool keeps_finished;  /* keep_finished of topics and pushes, and lists of kept jobs */
     bool awaits;          /* COMMAND_AWAIT and queue_push.ended */
     bool groups;          /* groups, limits, rates and holds */
+    bool soon;            /* counts the jobs due soon without a scan: queue_forecast_call.soon */
     bool strict_groups, one_shard,
         group_max_jobs; /* the settings of the same names; each only with groups */
     uint64_t finished_dropped[QUEUE_DROPS]; /* since the start; sums over the shards */
@@ -765,6 +769,12 @@ static inline bool queue_rank_before(const struct queue_rank *a, const struct qu
 void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_t due_ms,
                         uint64_t jobs);
 void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part);
+
+/* Counts the jobs of a topic that fall due soon; the reply's figure is queue_forecast_soon. Only if queue_info.soon. */
+void queue_count_soon(struct queue *queue, struct slice topic, struct queue_reply_to reply_to);
+/* Returns the number of jobs that fall due within the next minute: those of the rest of this minute, and a share of
+ * those of the next one, rounded up. So it is never 0 if a job falls due within a minute. */
+uint64_t queue_forecast_soon(const struct queue_forecast *forecast, int64_t now_ms);
 
 /* Writes the name under which a `once` is remembered: with a leading blank, which no id has. */
 enum { QUEUE_ONCE_ID_BYTES_MAX = 1 + JOB_ONCE_BYTES_MAX };

@@ -285,7 +285,8 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
     buffer_append_byte(out, '}');
 }
 
-static void write_topic(struct buffer *out, const struct queue_topic *topic)
+/* `soon`: the number of jobs that fall due within the next minute; NULL: not known. */
+static void write_topic(struct buffer *out, const struct queue_topic *topic, const uint64_t *soon)
 {
     const char *states[] = {"delayed", "retrying", "ready", "leased", "dead", NULL, NULL};
     uint64_t jobs[] = {topic->counts.delayed,
@@ -318,6 +319,10 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
         jobs[count++] = counts->held;
     }
     write_numbers(out, "counts", states, jobs, count);
+    if (soon) {
+        json_write_member(out, "soon");
+        buffer_append_u64(out, *soon);
+    }
 
     buffer_append_text(out, ",\"dead_bytes\":");
     buffer_append_u64(out, counts->dead_bytes);
@@ -356,7 +361,7 @@ static void write_topics(struct buffer *body, const struct http_exchange *exchan
         }
         if (shown++)
             buffer_append_byte(body, ',');
-        write_topic(body, &topics[i]);
+        write_topic(body, &topics[i], NULL);
         last = topics[i].name;
     }
     buffer_append_text(body, "],\"cursor\":null");
@@ -440,11 +445,46 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
         exchange->route->format->topic(exchange, &reply->topics[0]);
         return;
     }
-    write_topic(http_answer_start(exchange), &reply->topics[0]);
+    write_topic(http_answer_start(exchange), &reply->topics[0],
+                exchange->has_soon ? &exchange->soon : NULL);
     http_answer_end_json(exchange, reply->status == QUEUE_CREATED ? 201 : 200);
 }
 
-/* Handles get, delete, pause and resume. The verb of the route is the enum queue_topic_verb. */
+/* ---- get, with the jobs that fall due soon ---- */
+
+/* Reads the topic, now that the number is known. If it is not, the topic is answered without. */
+static void on_soon(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    struct queue *queue = exchange->front->queue;
+    if (reply->status == QUEUE_OK && reply->forecast) {
+        exchange->soon = queue_forecast_soon(reply->forecast, queue_wall_ms(queue));
+        exchange->has_soon = true;
+    }
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET,
+                                         .topic = buffer_slice(&exchange->note)};
+    queue_topic(queue, &get, http_exchange_reply_to(exchange, answer_topic));
+}
+
+static void get_topic(struct http_call *call)
+{
+    struct http_exchange *exchange = call->exchange;
+    struct queue *queue = call->front->queue;
+    struct queue_info info = {0};
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    queue_info(queue, &info);
+    if (!info.soon || exchange->route->format || exchange->note.failed) {
+        const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call->topic};
+        queue_topic(queue, &get, http_reply_to(call, answer_topic));
+        return;
+    }
+    http_gate_keep(exchange, call->caller);
+    queue_count_soon(queue, call->topic, http_reply_to(call, on_soon));
+}
+
+/* Handles delete, pause and resume. The verb of the route is the enum queue_topic_verb. */
 static void call_topic(struct http_call *call)
 {
     uint8_t verb = call->exchange->route->verb;
@@ -708,8 +748,8 @@ static void test_delivery(struct http_call *call)
 #define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB, AUDIT)                                            \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .audit = (AUDIT),    \
-        .scope = QUEUE_TOPIC_##VERB == QUEUE_TOPIC_GET ? ACCESS_READ : ACCESS_ADMIN,               \
-        .topics = HTTP_TOPICS_PATH, .handle = call_topic, .verb = QUEUE_TOPIC_##VERB               \
+        .scope = ACCESS_ADMIN, .topics = HTTP_TOPICS_PATH, .handle = call_topic,                   \
+        .verb = QUEUE_TOPIC_##VERB                                                                 \
     }
 
 const struct http_route api_topics_routes[] = {
@@ -721,7 +761,12 @@ const struct http_route api_topics_routes[] = {
      .handle = list_topics,
      .options = OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR),
      .answer = HTTP_ANSWER_LONG},
-    TOPIC_ROUTE(GET, HTTP_TOPIC_PATH, "topic", GET, NULL),
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_TOPIC_PATH,
+     .name = "topic",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = get_topic},
     {.method = HTTP_METHOD_PUT,
      .pattern = HTTP_TOPIC_PATH,
      .name = "topic_put",

@@ -67,6 +67,8 @@ struct http_exchange {
     size_t bytes_counted;           /* its bytes in the budget */
     size_t lease_at;                /* offset of its leases in connection->unsent.leases */
     struct http_stream *stream;     /* stream of an open answer, see stream.h; else NULL */
+    bool has_soon;                  /* get of a topic: `soon` is known */
+    uint64_t soon;                  /* its jobs that fall due within the next minute */
     struct buffer reply;
     struct buffer note; /* data of the handler for the queue's reply */
 };

@@ -37,6 +37,8 @@ struct scrape {
 
     struct monitor_metrics_topics topics;
     uint32_t page_topics;
+    bool counts_soon;
+    size_t soon_at; /* the next topic whose jobs that fall due soon are counted */
     int64_t now_ms;
     char after[JOB_TOPIC_BYTES_MAX];
     size_t after_bytes;
@@ -86,6 +88,7 @@ static void scrape_in_next_iteration(struct scrape *scrape,
 
 static void run_ask(struct iteration_end_call *call);
 static void run_write(struct iteration_end_call *call);
+static void run_soon(struct iteration_end_call *call);
 
 /* Returns the exchange if its client still waits for the page. Else ends the scrape and returns
  * NULL. */
@@ -129,7 +132,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     }
     monitor_metrics_topics_end(&scrape->topics, is_good);
-    scrape_in_next_iteration(scrape, run_write);
+    scrape_in_next_iteration(scrape, run_soon);
 }
 
 /* Reads the next page of topics, and one topic more, which shows whether there are further ones. */
@@ -150,6 +153,41 @@ static void run_ask(struct iteration_end_call *call)
     scrape_ask(scrape);
     reactor_iterate_again(
         reactor); /* the store may already have handled its calls of this iteration */
+}
+
+/* ---- jobs that fall due soon, topic by topic ---- */
+
+static void on_soon(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct scrape *scrape = owner;
+    (void)tag;
+    if (!scrape_exchange(scrape))
+        return;
+    if (reply->status == QUEUE_OK && reply->forecast) {
+        uint64_t soon =
+            queue_forecast_soon(reply->forecast, queue_wall_ms(scrape->front->queue));
+        monitor_metrics_topics_set_soon(&scrape->topics, scrape->soon_at, soon);
+    }
+    scrape->soon_at++;
+    scrape_in_next_iteration(scrape, run_soon);
+}
+
+/* Counts those of the next topic that has waiting jobs. A topic without an answer has no sample. */
+static void run_soon(struct iteration_end_call *call)
+{
+    struct scrape *scrape = list_entry(call, struct scrape, next);
+    struct reactor *reactor = scrape->front->reactor;
+    if (!scrape_exchange(scrape))
+        return;
+    if (scrape->counts_soon &&
+        monitor_metrics_topics_next_soon(&scrape->topics, &scrape->soon_at)) {
+        const struct monitor_shown_topic *topic = scrape->topics.largest.at[scrape->soon_at];
+        queue_count_soon(scrape->front->queue, monitor_shown_topic_name(topic),
+                         (struct queue_reply_to){.done = on_soon, .owner = scrape});
+        reactor_iterate_again(reactor);
+        return;
+    }
+    run_write(call);
 }
 
 /* ---- steps ---- */
@@ -272,6 +310,7 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
     scrape->front = front;
     scrape->tag = http_exchange_tag(exchange);
     scrape->page_topics = monitor_store_is_embedded(info) ? PAGE_TOPICS : PAGE_TOPICS_AWAY;
+    scrape->counts_soon = info->soon;
     scrape->now_ms = queue_wall_ms(front->queue);
     scrape->step = exchange->caller->has_all_topics ? steps : own_steps;
     list_init(&scrape->next.list);

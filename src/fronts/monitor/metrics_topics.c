@@ -11,6 +11,7 @@ enum {
     PAUSED,
     OLDEST_READY,
     HELD,
+    SOON,
     PUSHED,
     ACKED,
     CANCELLED,
@@ -41,6 +42,7 @@ static void show_topic(struct monitor_shown_topic *shown, const struct queue_top
     shown->jobs = topic->counts.delayed + topic->counts.retrying + topic->counts.ready +
                   topic->counts.leased + topic->counts.dead;
     shown->paused = topic->paused;
+    shown->has_soon = false;
     shown->name_bytes = (uint8_t)topic->name.len;
     memcpy(shown->name, topic->name.at, topic->name.len);
 }
@@ -116,6 +118,24 @@ void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_w
         qsort((void *)largest->at, largest->count, sizeof *largest->at, by_name);
 }
 
+void monitor_metrics_topics_set_soon(struct monitor_metrics_topics *topics, size_t at,
+                                     uint64_t soon)
+{
+    topics->largest.at[at]->soon = soon;
+    topics->largest.at[at]->has_soon = true;
+}
+
+bool monitor_metrics_topics_next_soon(struct monitor_metrics_topics *topics, size_t *at)
+{
+    for (; *at < topics->largest.count; ++*at) {
+        const struct queue_counts *counts = &topics->largest.at[*at]->counts;
+        if (counts->delayed + counts->retrying > 0)
+            return true;
+        monitor_metrics_topics_set_soon(topics, *at, 0);
+    }
+    return false;
+}
+
 /* ---- writing ---- */
 
 static const size_t totals[TOPIC_METRICS] = {
@@ -161,6 +181,10 @@ static void write_topic(struct metric_page *page, uint32_t which, struct slice n
     case HELD:
         if (topic->counts.held)
             metric_sample(page, METRIC_LABELS(name), topic->counts.held);
+        return;
+    case SOON:
+        if (topic->has_soon)
+            metric_sample(page, METRIC_LABELS(name), topic->soon);
         return;
     default:
         metric_sample(
@@ -235,6 +259,13 @@ const struct metric monitor_topic_metrics[] = {
                          "of the topic or its groups let through; `tarry groups TOPIC` shows "
                          "which.",
               .when = "for topics with held jobs"},
+    [SOON] = {.name = "tarry_soon",
+              .type = PROMETHEUS_GAUGE,
+              .labels = {"topic"},
+              .help = "Jobs that fall due within the next minute.",
+              .meaning = "Work that arrives while new consumers start: "
+                         "[autoscaling](operations/autoscaling.md) adds it to the ready jobs.",
+              .when = "for topics with samples of their own, not with a SQL store"},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},

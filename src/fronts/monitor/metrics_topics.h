@@ -17,6 +17,8 @@ struct monitor_shown_topic {
     struct topic_totals totals;
     int64_t oldest_ready_due_ms;
     uint64_t jobs;
+    uint64_t soon; /* jobs that fall due within the next minute, if `has_soon` */
+    bool has_soon;
     bool paused;
     uint8_t name_bytes;
     char name[JOB_TOPIC_BYTES_MAX];
@@ -60,6 +62,11 @@ bool monitor_metrics_topics_add(struct monitor_metrics_topics *topics,
                                 const struct queue_topic *topic);
 /* Ends the adding of topics. If not `is_whole`, no topic is reported, since the rest is unknown. */
 void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_whole);
+/* Moves `*at` to the first topic from there on that has waiting jobs, whose number of jobs that fall
+ * due soon is not known. Those without waiting jobs get 0. Returns false if there are no more. */
+bool monitor_metrics_topics_next_soon(struct monitor_metrics_topics *topics, size_t *at);
+void monitor_metrics_topics_set_soon(struct monitor_metrics_topics *topics, size_t at,
+                                     uint64_t soon);
 /* Writes one to five samples from `*at` on, 0 at first. Returns true after the last one. */
 bool monitor_metrics_topics_write(const struct monitor_metrics_topics *topics,
                                   struct metric_page *page, uint32_t *at, int64_t now_ms);

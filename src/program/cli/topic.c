@@ -216,6 +216,7 @@ static void print_topic(const struct call *call)
     static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
     const json_t *held = json_object_get(topic, "counts");
     char name[SHOW_CELL_BYTES];
+    const json_t *soon = json_object_get(topic, "soon");
     const json_t *until = json_object_get(topic, "paused_until");
     char until_text[SHOW_CELL_BYTES];
     printf("%s%s", show_text(json_object_get(topic, "topic"), name),
@@ -226,6 +227,8 @@ static void print_topic(const struct call *call)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         printf("%s %s %lld", i ? "," : "", counts[i],
                (long long)json_integer_value(json_object_get(held, counts[i])));
+    if (json_is_integer(soon))
+        printf("; due within a minute %lld", (long long)json_integer_value(soon));
     putchar('\n');
     settings_print("", json_object_get(topic, "settings"));
 }

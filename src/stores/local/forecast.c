@@ -8,6 +8,7 @@
 enum {
     SAMPLE_SLOTS = 170,    /* one block of a directory */
     SAMPLES_MAX = 2048,    /* per call, plus at most one for each section of a run */
+    SAMPLES_SOON_MAX = 256, /* per section, if only the jobs due soon are counted */
     SAMPLES_PER_STEP = 256 /* about a millisecond of the scout's time, before other work */
 };
 
@@ -23,7 +24,11 @@ struct forecast {
     bool *counts;     /* by run */
     uint32_t stretch; /* slots that a sample represents */
     bool is_through;
-    uint32_t run, section, slot; /* the current position; slot 0: the section's beginning */
+    bool is_soon;                /* only jobs due before `until_ms`, by the wall clock */
+    int64_t until_ms;
+    uint32_t run, section;       /* the current position */
+    bool is_in_section;
+    uint32_t slot, end; /* in the section: the next slot, and the end of those that count */
     /* The cold jobs, in units of 1/WHOLE of a job, without those due now. */
     struct timeline cold;
     struct run_slot slots[SAMPLE_SLOTS];
@@ -34,6 +39,13 @@ enum { WHOLE = 1 << 16 };
 static const enum job_section first_section = SECTION_DELAYED, last_section = SECTION_RETRYING_WALL;
 
 /* ---- the reply ---- */
+
+/* Adds the cold jobs of the first minutes, each rounded up. */
+static void add_cold_soon(struct timeline *timeline, const struct timeline *cold)
+{
+    for (uint32_t at = timeline->first; at < timeline->first + FORECAST_SOON; at++)
+        timeline->minutes[at] += (cold->minutes[at] + WHOLE - 1) / WHOLE;
+}
 
 static void forecast_reply(struct shard *shard, struct slice topic, struct queue_forecast_call call,
                            const struct timeline *cold, struct queue_reply_to reply_to)
@@ -51,8 +63,13 @@ static void forecast_reply(struct shard *shard, struct slice topic, struct queue
     timeline_init(&found->timeline, call.from_ms);
     found->cold = found->overdue = 0;
     found->estimated = false;
-    if (engine_forecast(shard->engine, topic, shard_now(shard), found)) {
-        if (found->cold) {
+    bool is_known = call.soon ? engine_soon(shard->engine, topic, shard_now(shard), found)
+                              : engine_forecast(shard->engine, topic, shard_now(shard), found);
+    if (is_known) {
+        if (call.soon) {
+            if (cold)
+                add_cold_soon(&found->timeline, cold);
+        } else if (found->cold) {
             found->estimated |= !cold || cold->total != found->cold * WHOLE;
             if (cold)
                 timeline_spread(&found->timeline, cold, found->cold);
@@ -88,7 +105,7 @@ static int64_t wall_offset(const struct forecast *forecast)
 static void forecast_add(struct forecast *forecast, const struct run_slot *slot, uint64_t parts)
 {
     int64_t due_ms = slot->when_ms + wall_offset(forecast);
-    if (due_ms > forecast->now_ms)
+    if (due_ms > forecast->now_ms || forecast->is_soon)
         timeline_add(&forecast->cold, due_ms, parts);
 }
 
@@ -111,17 +128,40 @@ static void forecast_sample(struct forecast *forecast, uint32_t first, uint32_t 
     }
 }
 
+/* Limits the section to the slots that are due soon, without those at its beginning that are not
+ * cold, and chooses the number of slots per sample. */
+static void forecast_limit_section(struct forecast *forecast)
+{
+    const struct depot_run *run = forecast_run(forecast);
+    int64_t until_ms = forecast->until_ms - wall_offset(forecast);
+    if (run_seek(run->run, forecast->slot, forecast->end, until_ms, &forecast->end) < 0)
+        return; /* a block is unreadable: all slots are sampled, and those due later not added */
+    while (forecast->end - forecast->slot > SAMPLE_SLOTS &&
+           !depot_cold_count(run, forecast->slot, forecast->slot + SAMPLE_SLOTS))
+        forecast->slot += SAMPLE_SLOTS;
+    uint32_t blocks = (forecast->end - forecast->slot) / SAMPLE_SLOTS;
+    forecast->stretch = (blocks / SAMPLES_SOON_MAX + 1) * SAMPLE_SLOTS;
+}
+
+static void forecast_enter_section(struct forecast *forecast)
+{
+    const struct run_info_section *section =
+        &run_info(forecast_run(forecast)->run)->sections[forecast->section];
+    forecast->slot = section->first;
+    forecast->end = section->first + section->count;
+    forecast->is_in_section = true;
+    if (forecast->is_soon)
+        forecast_limit_section(forecast);
+}
+
 /* Samples the section from the current position. Returns false if the share of this run on the
  * scout is used up. */
 static bool forecast_look_at_section(struct forecast *forecast, uint32_t topic, uint32_t *samples)
 {
-    const struct run_info_section *section =
-        &run_info(forecast_run(forecast)->run)->sections[forecast->section];
-    uint32_t end = section->first + section->count;
-    if (!forecast->slot)
-        forecast->slot = section->first;
-    while (forecast->slot < end) {
-        uint32_t left = end - forecast->slot;
+    if (!forecast->is_in_section)
+        forecast_enter_section(forecast);
+    while (forecast->slot < forecast->end) {
+        uint32_t left = forecast->end - forecast->slot;
         uint32_t next = forecast->slot + (left < forecast->stretch ? left : forecast->stretch);
         if (!*samples)
             return false;
@@ -129,6 +169,7 @@ static bool forecast_look_at_section(struct forecast *forecast, uint32_t topic, 
         forecast_sample(forecast, forecast->slot, next, topic);
         forecast->slot = next;
     }
+    forecast->is_in_section = false;
     return true;
 }
 
@@ -138,12 +179,12 @@ static void forecast_on_scout(struct work *work)
     struct slice topic = slice_make(forecast->topic, forecast->topic_bytes);
     uint32_t samples = SAMPLES_PER_STEP;
     for (; forecast->run < forecast->view->run_count;
-         forecast->run++, forecast->section = first_section, forecast->slot = 0) {
+         forecast->run++, forecast->section = first_section) {
         const struct depot_run *run = forecast_run(forecast);
         uint32_t number = topic.len ? run_find_topic(run->run, topic) : UINT32_MAX;
         if (!forecast->counts[forecast->run] || (topic.len && number == UINT32_MAX))
             continue;
-        for (; forecast->section <= last_section; forecast->section++, forecast->slot = 0)
+        for (; forecast->section <= last_section; forecast->section++)
             if (!forecast_look_at_section(forecast, number, &samples))
                 return; /* again, after other work */
     }
@@ -171,7 +212,9 @@ static void forecast_on_back(struct work *work)
     }
     shard->readings--;
     forecast_reply(shard, slice_make(forecast->topic, forecast->topic_bytes),
-                   (struct queue_forecast_call){.from_ms = forecast->from_ms}, &forecast->cold,
+                   (struct queue_forecast_call){.from_ms = forecast->from_ms,
+                                                .soon = forecast->is_soon},
+                   &forecast->cold,
                    forecast->reply_to);
     forecast_free(forecast);
 }
@@ -209,6 +252,8 @@ void forecast_start(struct shard *shard, const struct queue_forecast_call *call,
     forecast->shard = shard;
     forecast->reply_to = reply_to;
     forecast->from_ms = call->from_ms;
+    forecast->is_soon = call->soon;
+    forecast->until_ms = call->from_ms + FORECAST_SOON * (int64_t)60000;
     forecast->skew_ms = now.skew_ms;
     forecast->now_ms = now.inner_ms + now.skew_ms;
     forecast->topic_bytes = call->topic.len;

@@ -383,6 +383,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .keeps_finished = true,
                                .awaits = true,
                                .groups = true,
+                               .soon = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};

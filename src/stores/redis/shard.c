@@ -621,7 +621,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .accepting = shard->has_space && !inspection->evicts,
                                .keeps_finished = true,
                                .awaits = true,
-                               .groups = true};
+                               .groups = true,
+                               .soon = true};
     memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);
 }
 

@@ -680,6 +680,7 @@ struct forecast {
     int64_t bounds_ms[BOUNDS_MAX];
     size_t bound_count;
     uint64_t rank; /* for all topics: the topic to continue with */
+    bool is_soon;
     struct queue_forecast sum;
 };
 
@@ -706,7 +707,8 @@ static enum queue_status forecast_read(struct forecast *forecast, struct slice r
         return QUEUE_UNAVAILABLE;
     forecast->sum.overdue += overdue;
     forecast->sum.estimated |= estimated;
-    for (size_t i = 0; i <= forecast->bound_count; i++) {
+    size_t counts = forecast->bound_count + !forecast->is_soon; /* the last one: all later jobs */
+    for (size_t i = 0; i < counts; i++) {
         int64_t due_ms = i ? forecast->bounds_ms[i - 1] : forecast->from_ms;
         if (!redis_unpack_u48(&rest, &jobs))
             return QUEUE_UNAVAILABLE;
@@ -767,10 +769,12 @@ static bool forecast_begin(struct redis_shard *shard, const struct queue_forecas
     if (call->topic.len)
         memcpy(forecast->topic, call->topic.at, call->topic.len);
     int64_t first_hour_ms = call->from_ms - call->from_ms % hour_ms, bound_ms = call->from_ms;
-    while (bound_ms < call->from_ms + FORECAST_MINUTES * minute_ms)
+    int64_t minutes = call->soon ? FORECAST_SOON : FORECAST_MINUTES;
+    forecast->is_soon = call->soon;
+    while (bound_ms < call->from_ms + minutes * minute_ms)
         forecast->bounds_ms[forecast->bound_count++] = bound_ms += minute_ms;
     for (bound_ms += hour_ms - bound_ms % hour_ms;
-         bound_ms <= first_hour_ms + FORECAST_HOURS * hour_ms; bound_ms += hour_ms)
+         !call->soon && bound_ms <= first_hour_ms + FORECAST_HOURS * hour_ms; bound_ms += hour_ms)
         forecast->bounds_ms[forecast->bound_count++] = bound_ms;
     if (forecast_ask(forecast))
         return true;

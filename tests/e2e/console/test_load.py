@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 from redis_servers import RedisServer
-from server import Server
+from server import Server, eventually
 
 MINUTE, HOUR = 60, 3600
 
@@ -112,6 +112,81 @@ def test_invalid_values_are_rejected(server):
     assert client.call("GET", "/v1/load?topic=.a").code == "bad_topic"
     assert client.call("GET", "/v1/load?topic=a&topic=b").code == "bad_option"
     assert client.call("GET", "/v1/load?limit=1").code == "unknown_option"
+
+
+# ---- jobs due soon ----
+
+
+NOON = 1893499200  # 2030-01-01T12:00:00Z, a full minute
+
+
+def soon_of(dues, now):
+    """Counts those of the rest of this minute, and a share of those of the next one."""
+    this, passed = now - now % MINUTE, now % MINUTE
+    upcoming = [due for due in dues if due > now]
+    return sum(due < this + MINUTE for due in upcoming) + -(-sum(this + MINUTE <= due < this + 2 * MINUTE for due in upcoming) * passed // MINUTE)
+
+
+def metric(client, topic):
+    found = re.findall(rf'^tarry_soon\{{topic="{topic}"\}} (\d+)$', client.call("GET", "/metrics").body.decode(), re.M)
+    return [int(figure) for figure in found]
+
+
+@pytest.fixture(params=["embedded", "sharded", "redis"])
+def held(request, tmp_path):
+    """A server whose clock the test moves."""
+    with RedisServer() if request.param == "redis" else contextlib.nullcontext() as redis:
+        flags = {"redis": lambda: ["--store", redis.url, "--shards", "2"], "sharded": lambda: ["--shards", "3"], "embedded": lambda: []}[request.param]()
+        server = Server(tmp_path, [*flags, f"--test-clock={stamp(NOON)}"]).start()
+        yield server
+        assert server.terminate() == 0
+
+
+def test_a_topic_shows_the_jobs_that_are_due_soon(held):
+    client, dues = held.client(), [NOON + after for after in (30, 50, 59, 60, 90, 100, 119, 120, 180, 86400)]
+    for n, due in enumerate(dues):
+        assert client.call("PUT", f"/v1/topics/t/jobs/{n}?at={stamp(due)}", b"x").status == 201
+        client.call("PUT", f"/v1/topics/other/jobs/{n}?at={stamp(NOON + 10)}", b"x")
+    for now in (NOON, NOON + 15, NOON + 45, NOON + 60, NOON + 125, NOON + 200):
+        assert client.call("POST", f"/v1/clock/advance?to={stamp(now)}").status == 200
+        assert (now, client.topic("t")["soon"], metric(client, "t")) == (now, soon_of(dues, now), [soon_of(dues, now)])
+    assert client.topic("other")["soon"] == 0 and metric(client, "other") == [0]
+    (lease,) = [job["lease"] for job in client.call("POST", "/v1/topics/t/take").json()["jobs"]]
+    client.call("POST", f"/v1/nack?lease={lease}&delay=20s")
+    assert client.topic("t")["soon"] == 1
+    assert client.call("GET", "/v1/topics/missing").status == 404
+
+
+def test_ten_thousand_jobs_are_counted_by_topic(held):
+    """On Redis they are packed into leaves: those that begin later are not read."""
+    client, draw = held.client(), random.Random(7)
+    dues = {topic: [NOON + draw.choice((100, 3600, 100000)) * draw.random() for _ in range(5000)] for topic in ("a", "b")}
+    for topic, times in dues.items():
+        times[:] = [int(due) for due in times]
+        for first in range(0, len(times), 1000):
+            items = ",".join(f'{{"topic":"{topic}","id":"{n}","at":"{stamp(times[n])}","body":"x"}}' for n in range(first, first + 1000))
+            assert client.call("POST", "/v1/jobs", f"[{items}]".encode()).status == 200
+    for topic, times in dues.items():
+        assert client.topic(topic)["soon"] == soon_of(times, NOON) > 1000
+    client.call("POST", f"/v1/clock/advance?to={stamp(NOON + 30)}")
+    for topic, times in dues.items():
+        assert client.topic(topic)["soon"] == soon_of(times, NOON + 30) > 500
+
+
+def test_cold_jobs_are_counted_among_those_due_soon(tmp_path):
+    server = Server(tmp_path, ["--wal-file", "4MiB", "--sync", "never", f"--test-clock={stamp(NOON)}"]).start()
+    client = server.client()
+    dues = {topic: [NOON + 20 + n // 20 for n in range(10000)] for topic in ("a", "b")}
+    for topic, times in dues.items():
+        for first in range(0, 10000, 1000):
+            items = ",".join(f'{{"topic":"{topic}","id":"{n}","at":"{stamp(times[n])}","body":"{"x" * 800}"}}' for n in range(first, first + 1000))
+            assert client.call("POST", "/v1/jobs", f"[{items}]".encode()).status == 200
+    eventually(lambda: cold_jobs(client) > 10000)
+    for now in (NOON, NOON + 45, NOON + 230):
+        assert client.call("POST", f"/v1/clock/advance?to={stamp(now)}").status == 200
+        for topic, times in dues.items():
+            eventually(lambda topic=topic, times=times, now=now: client.topic(topic)["soon"] == soon_of(times, now))  # while a checkpoint is under way a job may be seen twice
+    assert server.terminate() == 0
 
 
 # ---- cold jobs, and packed ones ----

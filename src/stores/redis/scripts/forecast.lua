@@ -94,12 +94,14 @@ local function add_topic(topic, f)
     if rest > 0 then
         local index, leaf = T .. ':index:' .. topic, T .. ':leaf:' .. topic .. ':'
         local leaves = ask('ZCARD', index)
-        if leaves > LEAVES_MAX then
+        local near = ask('ZCOUNT', index, '-inf', '(' .. text_of(bounds[#bounds])) -- the others begin after the last bound
+        if near > LEAVES_MAX then
             estimate_leaves(index, leaf, leaves, rest)
             rest = 0
-        elseif leaves > 0 then
-            rest = rest - add_leaves(leaf, ask('ZRANGE', index, '0', '-1', 'WITHSCORES'))
+        elseif near > 0 then
+            rest = rest - add_leaves(leaf, ask('ZRANGE', index, '0', text_of(near - 1), 'WITHSCORES'))
         end
+        if near < leaves then counts[LAST], rest = counts[LAST] + max(0, rest), 0 end
     end
     -- Some are on their way to another shard, or a count is wrong: `tarry fsck` mends that. The sum is that of the counts.
     if rest ~= 0 then
