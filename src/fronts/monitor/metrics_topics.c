@@ -263,9 +263,9 @@ const struct metric monitor_topic_metrics[] = {
               .type = PROMETHEUS_GAUGE,
               .labels = {"topic"},
               .help = "Jobs that fall due within the next minute.",
-              .meaning = "Work that arrives while new consumers start: "
-                         "[autoscaling](operations/autoscaling.md) adds it to the ready jobs.",
-              .when = "for topics with samples of their own, not with a SQL store"},
+              .meaning = "Work that arrives while new consumers start: add it to the ready jobs "
+                         "to scale consumers (page *autoscaling*). `(others)` has no sample.",
+              .when = "with the embedded store or Redis"},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},
