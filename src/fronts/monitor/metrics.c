@@ -164,8 +164,7 @@ static void on_soon(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (!scrape_exchange(scrape))
         return;
     if (reply->status == QUEUE_OK && reply->forecast) {
-        uint64_t soon =
-            queue_forecast_soon(reply->forecast, queue_wall_ms(scrape->front->queue));
+        uint64_t soon = queue_forecast_soon(reply->forecast, queue_wall_ms(scrape->front->queue));
         monitor_metrics_topics_set_soon(&scrape->topics, scrape->soon_at, soon);
     }
     scrape->soon_at++;

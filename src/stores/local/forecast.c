@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLE_SLOTS = 170,    /* one block of a directory */
-    SAMPLES_MAX = 2048,    /* per call, plus at most one for each section of a run */
+    SAMPLE_SLOTS = 170,     /* one block of a directory */
+    SAMPLES_MAX = 2048,     /* per call, plus at most one for each section of a run */
     SAMPLES_SOON_MAX = 256, /* per section, if only the jobs due soon are counted */
-    SAMPLES_PER_STEP = 256 /* about a millisecond of the scout's time, before other work */
+    SAMPLES_PER_STEP = 256  /* about a millisecond of the scout's time, before other work */
 };
 
 /* A forecast in progress that reads cold jobs. */
@@ -24,9 +24,9 @@ struct forecast {
     bool *counts;     /* by run */
     uint32_t stretch; /* slots that a sample represents */
     bool is_through;
-    bool is_soon;                /* only jobs due before `until_ms`, by the wall clock */
+    bool is_soon; /* only jobs due before `until_ms`, by the wall clock */
     int64_t until_ms;
-    uint32_t run, section;       /* the current position */
+    uint32_t run, section; /* the current position */
     bool is_in_section;
     uint32_t slot, end; /* in the section: the next slot, and the end of those that count */
     /* The cold jobs, in units of 1/WHOLE of a job, without those due now. */
@@ -211,11 +211,10 @@ static void forecast_on_back(struct work *work)
         return;
     }
     shard->readings--;
-    forecast_reply(shard, slice_make(forecast->topic, forecast->topic_bytes),
-                   (struct queue_forecast_call){.from_ms = forecast->from_ms,
-                                                .soon = forecast->is_soon},
-                   &forecast->cold,
-                   forecast->reply_to);
+    forecast_reply(
+        shard, slice_make(forecast->topic, forecast->topic_bytes),
+        (struct queue_forecast_call){.from_ms = forecast->from_ms, .soon = forecast->is_soon},
+        &forecast->cold, forecast->reply_to);
     forecast_free(forecast);
 }
 
