@@ -26,6 +26,7 @@ struct ends_wait {
     bool any;
     bool is_late;    /* its time ended before the reply of its push */
     bool is_pushing; /* ends_pushed is still to come, which then closes or frees it */
+    bool is_known;   /* its push had happened before */
     ends_done *done;
     void *owner;
     uint64_t tag;
@@ -156,7 +157,8 @@ static void on_end(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     item->has_ended = reply->status != QUEUE_CANCELLED;
-    item->status = reply->status;
+    item->status =
+        wait->is_known && reply->status == QUEUE_NOT_FOUND ? QUEUE_EXISTED : reply->status;
     item->reply = reply->job_count ? copy_reply(reply) : NULL;
     if (reply->job_count && !item->reply)
         item->status = QUEUE_NO_MEMORY;
@@ -243,6 +245,20 @@ void ends_pushed(struct ends_wait *wait, bool awaits)
     } else if (wait->is_late) {
         wait_finish(wait);
     }
+}
+
+void ends_pushed_before(struct ends_wait *wait)
+{
+    struct ends_item *item = wait->items;
+    wait->is_known = true;
+    if (wait->place && !wait->is_late) {
+        wait->is_pushing = false;
+        queue_await(wait->ends->queue, item->name.topic, item->name.id, NULL, item->reply_to);
+        return;
+    }
+    wait->open = 0; /* no reply comes */
+    item->is_open = false;
+    ends_pushed(wait, wait->place);
 }
 
 void ends_end(struct ends_wait *wait)

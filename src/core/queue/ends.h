@@ -52,6 +52,9 @@ struct ends_wait *ends_wait(struct ends *ends, const struct ends_order *order, i
 struct ends_wait *ends_wait_push(struct ends *ends, const struct ends_order *order, int64_t now_ms,
                                  const struct queue_reply_to **ended);
 void ends_pushed(struct ends_wait *wait, bool awaits);
+/* Instead of ends_pushed if the push had happened before (queue_push_is_known): waits for the job of its id, as ends_wait
+ * does. The status EXISTED then means that there is no such job any more. */
+void ends_pushed_before(struct ends_wait *wait);
 
 /* Ends a wait now, as at its timeout. */
 void ends_end(struct ends_wait *wait);

@@ -744,6 +744,12 @@ static inline bool queue_push_awaits(const struct queue_result *result)
            (result->status == QUEUE_EXISTED && result->state && result->state != JOB_FINISHED);
 }
 
+/* Returns whether the push had happened before, by its `once` or a window of ended ids. Its job may still be there. */
+static inline bool queue_push_is_known(const struct queue_result *result)
+{
+    return result->status == QUEUE_EXISTED && (!result->state || result->state == JOB_FINISHED);
+}
+
 /* Returns whether an item is valid, for implementations. If not, *result receives the reason. */
 static inline bool command_item_is_good(const struct command *command, size_t i,
                                         struct queue_result *result)

@@ -226,6 +226,20 @@ static void on_pushed_got_outcome(void *owner, uint64_t tag, const struct queue_
     answer_pushed(owner, tag, reply, API_VIEW_OUTCOME);
 }
 
+/* Answers that the push had happened before. Its job is gone. */
+static void answer_known(struct http_exchange *exchange)
+{
+    queue_done *on_got;
+    struct queue_find name = take_noted(exchange, &on_got);
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_byte(body, '{');
+    api_result_members_write(
+        body,
+        &(struct queue_result){.status = QUEUE_EXISTED, .topic = name.topic, .id = name.id});
+    buffer_append_byte(body, '}');
+    http_answer_end_json(exchange, 200);
+}
+
 static void answer_ended(struct http_front *front, uint64_t tag, const struct ends_job *job,
                          enum api_view view)
 {
@@ -234,6 +248,8 @@ static void answer_ended(struct http_front *front, uint64_t tag, const struct en
         return;
     if (job->job && job->job->end)
         write_pushed(exchange, job->job, view);
+    else if (job->status == QUEUE_EXISTED)
+        answer_known(exchange);
     else if (job->status == QUEUE_OK || job->status == QUEUE_CANCELLED)
         get_noted(exchange);
     else
@@ -261,6 +277,11 @@ static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *r
     bool awaits = result && queue_push_awaits(result);
     struct http_exchange *exchange = http_exchange_find(front, waiting->tag);
     (void)tag;
+    if (result && queue_push_is_known(result)) {
+        ends_pushed_before(waiting->wait);
+        free(waiting);
+        return;
+    }
     if (exchange && !awaits)
         exchange->ends = NULL;
     ends_pushed(waiting->wait, awaits);

@@ -293,7 +293,8 @@ static void await_done(void *owner, uint64_t tag, const struct ends_job *jobs, s
     else if (jobs[0].status == QUEUE_CANCELLED)
         await_show(await);
     else
-        await_end(await, lib_code(jobs[0].status));
+        await_end(await, jobs[0].status == QUEUE_EXISTED ? TARRY_NOT_FOUND
+                                                         : lib_code(jobs[0].status));
 }
 
 /* Continues after the reply of the push, whose id may have been generated. */
@@ -308,6 +309,10 @@ static void await_pushed(void *owner, uint64_t tag, const struct queue_reply *re
     bool is_pushed = queue_status_is_success(result.status);
     bool awaits = is_pushed && queue_push_awaits(&result);
     await->is_pushing = false;
+    if (is_pushed && queue_push_is_known(&result) && !await->stopped) {
+        ends_pushed_before(wait);
+        return;
+    }
     if (awaits && !await->stopped) {
         ends_pushed(wait, true); /* if its time is over, this ends it */
         return;

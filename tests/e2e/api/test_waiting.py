@@ -145,6 +145,23 @@ def test_a_second_push_waits_for_the_existing_job(server):
     assert (call.end().status, call.end().json()["result"]) == (201, "first")
 
 
+def test_a_repeated_push_with_once_waits_for_its_job(server):
+    """A client that lost the answer repeats the call."""
+    client = server.client()
+    first = Call(server, "PUT", "/v1/topics/t/jobs/a?once=x&wait=20s", b"body")
+    lease = client.take("t", wait="10s")[0]["lease"]
+    again = Call(server, "PUT", "/v1/topics/t/jobs/a?once=x&wait=20s", b"body")
+    time.sleep(0.3)
+    assert again.is_alive()
+    ack(client, lease, b"first")
+    assert [(call.end().status, call.end().json()["result"]) for call in (first, again)] == [(201, "first")] * 2
+    later = client.call("PUT", "/v1/topics/t/jobs/a?once=x&wait=20s", b"body")
+    assert (later.status, later.json()) == (200, {"topic": "t", "id": "a", "result": "existed"}), "the topic keeps nothing"
+    other = client.call("PUT", "/v1/topics/t/jobs/b?once=x&wait=200ms", b"body")
+    if client.good("GET", "/v1/info")["shards"] == 1:
+        assert (other.status, other.json()) == (200, {"topic": "t", "id": "b", "result": "existed"})
+
+
 @pytest.mark.parametrize("end", ["ack", "nack", "wait"])
 def test_the_answer_of_a_push_that_waits_has_no_body(server, end):
     """A caller with only the scope 'push' could read the body of another producer's job with on_conflict=keep."""

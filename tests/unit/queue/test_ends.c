@@ -205,6 +205,25 @@ CLAIM(a_push_that_is_refused_leaves_no_wait)
     ends_free(ends);
 }
 
+CLAIM(a_push_that_happened_before_waits_for_its_job)
+{
+    struct ends *ends = begin(4);
+    struct ends_order one = order(1, false);
+    const struct queue_reply_to *ended;
+    struct ends_wait *wait = ends_wait_push(ends, &one, 0, &ended);
+
+    ends_pushed_before(wait);
+    assert_true(seen.calls == 0 && fake.wait_count == 1 && ends_count(ends) == 1);
+    end_first();
+    assert_true(seen.calls == 1 && ends_count(ends) == 0);
+    wait = ends_wait_push(ends, &one, 0, &ended);
+    ends_expire(ends, LONG_MS);
+    ends_pushed_before(wait); /* its time is over: nothing waits */
+    assert_true(seen.calls == 2 && fake.wait_count == 0 && ends_count(ends) == 0);
+    settle();
+    ends_free(ends);
+}
+
 CLAIM(a_wait_whose_time_ends_before_its_push_is_answered_after_it)
 {
     struct ends *ends = begin(4);
