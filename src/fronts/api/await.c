@@ -234,8 +234,7 @@ static void answer_known(struct http_exchange *exchange)
     struct buffer *body = http_answer_start(exchange);
     buffer_append_byte(body, '{');
     api_result_members_write(
-        body,
-        &(struct queue_result){.status = QUEUE_EXISTED, .topic = name.topic, .id = name.id});
+        body, &(struct queue_result){.status = QUEUE_EXISTED, .topic = name.topic, .id = name.id});
     buffer_append_byte(body, '}');
     http_answer_end_json(exchange, 200);
 }

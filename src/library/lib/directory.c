@@ -293,8 +293,8 @@ static void await_done(void *owner, uint64_t tag, const struct ends_job *jobs, s
     else if (jobs[0].status == QUEUE_CANCELLED)
         await_show(await);
     else
-        await_end(await, jobs[0].status == QUEUE_EXISTED ? TARRY_NOT_FOUND
-                                                         : lib_code(jobs[0].status));
+        await_end(await,
+                  jobs[0].status == QUEUE_EXISTED ? TARRY_NOT_FOUND : lib_code(jobs[0].status));
 }
 
 /* Continues after the reply of the push, whose id may have been generated. */
