@@ -22,6 +22,10 @@ static const struct driver *driver(void)
     if (!driver()->groups || driver()->shards != 1)                                                \
     skip()
 
+#define NEEDS_STRICT()                                                                             \
+    if (!driver()->strict_groups)                                                                  \
+    skip()
+
 /* ---- the clock ---- */
 
 static void pass_time(int64_t ms)
@@ -1037,6 +1041,204 @@ static void a_successor_has_its_own_group(void **state)
     assert_int_equal(group_of("b").leased, 1);
 }
 
+/* ---- strict order ---- */
+
+static const struct topic_flow strict = {.group_order = FLOW_STRICT};
+
+static enum queue_status nack_at(size_t i, int64_t delay_ms)
+{
+    return answer_one((struct queue_answer){
+        .verb = QUEUE_NACK, .lease = slice_of(taken[i].lease), .delay_ms = delay_ms});
+}
+
+static void a_strict_group_has_one_job_in_flight(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    push_many("a", 3);
+    push_many("b", 2);
+    push_many("", 2);
+    for (size_t rounds = 3; rounds; rounds--) {
+        size_t count = take_all();
+        assert_int_equal(count, rounds == 1 ? 1 : 3);
+        assert_int_equal(taken_of("a", count), 1);
+        assert_int_equal(counts().held, rounds == 3 ? 4 : rounds == 2 ? 1 : 0);
+        expect_nothing();
+        ack_all(count);
+    }
+    expect_nothing();
+}
+
+static void a_strict_group_waits_for_its_retry(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    push_in("a", "1");
+    push_in("a", "2");
+    push_in("b", "3");
+    expect_job("1");
+    assert_int_equal(nack_at(0, 5000), QUEUE_OK);
+    expect_job("3");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_nothing();
+    assert_int_equal(shown("2").held_by, FLOW_HELD_GROUP_ORDER);
+    assert_int_equal(counts().held, 1);
+    assert_int_equal(group_of("a").held_by, FLOW_HELD_GROUP_ORDER);
+    struct queue_push urgent = grouped("a", "urgent");
+    urgent.priority = 0;
+    assert_int_equal(push_one(urgent), QUEUE_CREATED);
+    reopen();
+    expect_nothing();
+    pass_time(4900);
+    expect_nothing();
+    pass_time(200);
+    assert_int_equal(shown("2").held_by, FLOW_NOT_HELD);
+    expect_job("1"); /* its due is later, and its place is earlier */
+    reopen();
+    expect_nothing();
+    pass_time(LEASE_MS + 100); /* the lease ends, and the retry waits for its backoff */
+    pass_time(HOUR_MS);
+    expect_job("1");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("urgent");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("2");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    assert_int_equal(counts().held, 0);
+}
+
+static void every_end_of_a_job_releases_its_strict_group(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    push_in("a", "dies");
+    push_in("a", "is-cancelled");
+    push_in("a", "expires");
+    push_in("a", "is-replaced");
+    push_in("a", "last");
+    expect_job("dies");
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_NACK, .lease = slice_of(taken[0].lease), .final = true}),
+                     QUEUE_OK);
+    expect_job("is-cancelled");
+    assert_int_equal(nack_at(0, HOUR_MS), QUEUE_OK);
+    expect_nothing();
+    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                        .topic = slice_of("t"),
+                                        .id = slice_of("is-cancelled"),
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    assert_int_equal(client_change(&w->client, &cancel, 1)->results[0].status, QUEUE_CANCELLED);
+    struct queue_push push = grouped("a", "expires");
+    push.policy.ttl_ms = 1000;
+    assert_int_equal(push_one(push), QUEUE_REPLACED);
+    expect_job("is-replaced");
+    assert_int_equal(nack_at(0, HOUR_MS), QUEUE_OK);
+    expect_nothing();
+    assert_int_equal(push_one(grouped("a", "is-replaced")), QUEUE_REPLACED);
+    expect_job("last"); /* the push that replaced made a new job, behind it */
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("expires");
+    assert_int_equal(nack_at(0, 500), QUEUE_OK);
+    expect_nothing();
+    pass_time(1100);
+    expect_job("is-replaced");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_nothing();
+}
+
+static void a_returned_job_keeps_its_place(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    push_in("a", "1");
+    push_in("a", "2");
+    expect_job("1");
+    pass_time(1000);
+    assert_int_equal(
+        answer_one((struct queue_answer){.verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease)}),
+        QUEUE_OK);
+    expect_job("1");
+    assert_int_equal(nack_at(0, 1), QUEUE_OK);
+    pass_time(1000);
+    expect_job("1");
+    assert_int_equal(
+        answer_one((struct queue_answer){
+            .verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease), .delay_ms = 5000}),
+        QUEUE_OK);
+    expect_nothing(); /* it was tried before */
+    pass_time(5100);
+    expect_job("1");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("2");
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease), .delay_ms = 5000}),
+                     QUEUE_OK);
+    push_in("a", "3");
+    expect_job("3"); /* 2 was not tried, and has the place of its new due */
+    assert_int_equal(ack_at(0), QUEUE_OK);
+}
+
+static void a_take_by_id_holds_its_strict_group(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    if (driver()->lacks & DRIVER_LACKS_CHOICE)
+        skip();
+    set(strict);
+    push_in("a", "1");
+    push_in("a", "2");
+    push_in("a", "3");
+    take_by_id("2");
+    expect_nothing();
+    assert_int_equal(nack_at(0, 1000), QUEUE_OK);
+    expect_nothing();
+    pass_time(1100);
+    expect_job("2");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("1");
+}
+
+static void a_job_that_is_not_due_holds_nothing(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    struct queue_push later = grouped("a", "later");
+    later.when = (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = 5000};
+    assert_int_equal(push_one(later), QUEUE_CREATED);
+    push_in("a", "1");
+    expect_job("1");
+    pass_time(5100);
+    push_in("a", "2");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("later");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    expect_job("2");
+}
+
+static void the_order_changes_only_without_waiting_jobs(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set((struct topic_flow){0});
+    push_in("a", "1");
+    const struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_PUT, .topic = slice_of("t"), .settings = {.flow = strict}};
+    assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);
+    expect_job("1");
+    assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_OK);
+    push_many("a", 2);
+    assert_int_equal(take_all(), 1);
+    set((struct topic_flow){.group_order = FLOW_STRICT, .group.limit = 5}); /* keeps the order */
+    expect_nothing();
+}
+
 const struct CMUnitTest directed_flow[] = {
     CLAIM(fewest_in_flight_comes_first),
     CLAIM(priority_comes_before_fairness),
@@ -1065,5 +1267,12 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(groups_are_listed_with_their_counts),
     CLAIM(a_replacing_push_sets_its_own_group),
     CLAIM(a_successor_has_its_own_group),
+    CLAIM(a_strict_group_has_one_job_in_flight),
+    CLAIM(a_strict_group_waits_for_its_retry),
+    CLAIM(every_end_of_a_job_releases_its_strict_group),
+    CLAIM(a_returned_job_keeps_its_place),
+    CLAIM(a_take_by_id_holds_its_strict_group),
+    CLAIM(a_job_that_is_not_due_holds_nothing),
+    CLAIM(the_order_changes_only_without_waiting_jobs),
 };
 const size_t directed_flow_count = sizeof directed_flow / sizeof directed_flow[0];

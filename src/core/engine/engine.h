@@ -258,6 +258,9 @@ bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_no
 
 /* ---- topics ---- */
 
+/* Returns whether all waiting jobs of the topic must be in memory, because a tried job that is on the disk could not hold its group. */
+bool engine_keeps_waiting(struct engine *engine, struct slice topic);
+/* QUEUE_NOT_EMPTY: group_order would change while a job waits or is leased. */
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
                                    const struct topic_settings *settings);
 /* Pauses a topic until `until_ms` (inner clock), when it resumes by itself; 0: until it is resumed. */

@@ -530,16 +530,29 @@ static bool ready_reserve(struct engine *engine, struct topic *topic, const stru
     return true;
 }
 
-static void ready_add(struct engine *engine, struct topic *topic, uint32_t id, int64_t due_inner_ms)
+struct ready_item entry_ready_item(const struct engine *engine, uint32_t id, int64_t skew_ms)
+{
+    const struct entry *entry = entry_at(engine, id);
+    bool is_strict = entry_topic(engine, entry)->settings.flow.group_order == FLOW_STRICT;
+    struct ready_item item = {
+        .order = (uint64_t)entry->priority << 48 |
+                 ((uint64_t)entry_due_inner_ms(entry, skew_ms) & 0xffffffffffffu),
+        .sequence = entry->sequence,
+        .id = id,
+        .priority = (uint16_t)entry->priority};
+    if (__builtin_expect(is_strict, 0)) {
+        item.is_tried = entry_attempt(engine, entry) != 0;
+        item.order = item.is_tried ? 0 : item.order ? item.order : 1;
+    }
+    return item;
+}
+
+static void ready_add(struct engine *engine, struct topic *topic, uint32_t id, int64_t skew_ms)
 {
     const struct entry *entry = entry_at(engine, id);
     struct ready_heap *heap = ready_heap_of(engine, topic, entry);
     assert(heap->count < heap->cap);
-    struct ready_item item = {.order = (uint64_t)entry->priority << 48 |
-                                       ((uint64_t)due_inner_ms & 0xffffffffffffu),
-                              .sequence = entry->sequence,
-                              .id = id};
-    ready_sift_up(engine, heap, heap->count++, item);
+    ready_sift_up(engine, heap, heap->count++, entry_ready_item(engine, id, skew_ms));
     if (__builtin_expect(topic->flow != NULL, 0))
         flow_ready_added(engine, topic, entry_group(engine, entry));
     else if (heap->count == 1 && !topic->paused && !engine->recovering)
@@ -640,6 +653,13 @@ static void count_waiting(struct engine *engine, struct topic *topic, const stru
         flow_waits(engine, topic, entry_group(engine, entry), begins);
 }
 
+/* Returns whether the job waits after an attempt. */
+static bool entry_waits_tried(const struct engine *engine, const struct entry *entry)
+{
+    return (entry->state == JOB_DELAYED || entry->state == JOB_READY) &&
+           entry_attempt(engine, entry);
+}
+
 void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
@@ -647,6 +667,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
     --*state_count(engine, topic, entry, false);
     count_waiting(engine, topic, entry, false);
     topic->changes++;
+    if (__builtin_expect(topic->flow != NULL, 0) && entry_waits_tried(engine, entry))
+        flow_tried(engine, topic, entry_group(engine, entry), false);
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
     else if (entry->state == JOB_DELAYED)
@@ -691,7 +713,7 @@ static void hang_ready(struct engine *engine, uint32_t id, struct engine_now now
         int64_t until_ms = first_ms + ttl_ms - (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
         wheel_add(&engine->wheel, id, until_ms > 0 ? until_ms : 0);
     }
-    ready_add(engine, entry_topic(engine, entry), id, entry_due_inner_ms(entry, now.skew_ms));
+    ready_add(engine, entry_topic(engine, entry), id, now.skew_ms);
 }
 
 void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now)
@@ -710,6 +732,8 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     ++*state_count(engine, topic, entry, true);
     count_waiting(engine, topic, entry, true);
     topic->changes++;
+    if (__builtin_expect(topic->flow != NULL, 0) && entry_waits_tried(engine, entry))
+        flow_tried(engine, topic, entry_group(engine, entry), true);
 
     switch (state) {
     case JOB_DELAYED:

@@ -142,6 +142,15 @@ static int64_t ms_of_us(int64_t us)
     return (us + 999) / 1000;
 }
 
+/* Returns whether an earlier job of a group of a strict topic has not ended, so none of its ready jobs may be delivered. */
+static bool group_waits_in_order(const struct topic *topic, const struct group *group)
+{
+    if (topic->settings.flow.group_order != FLOW_STRICT || group->is_topic)
+        return false;
+    bool first_is_tried = group->ready.count && group->ready.items[0].is_tried;
+    return flow_waits_in_order(group->leased, group->tried, first_is_tried);
+}
+
 /* Returns what holds a group, or the topic. *until_ms: inner clock; 0: unknown. */
 static enum flow_held group_held(const struct engine *engine, const struct topic *topic,
                                  const struct group *group, int64_t now_ms, int64_t *until_ms)
@@ -158,6 +167,8 @@ static enum flow_held group_held(const struct engine *engine, const struct topic
         *until_ms = group->hold_until_ms;
         return FLOW_HELD_HOLD;
     }
+    if (group_waits_in_order(topic, group))
+        return FLOW_HELD_GROUP_ORDER;
     if (limits.limit && leased >= limits.limit)
         return group->is_topic ? FLOW_HELD_LIMIT : FLOW_HELD_GROUP_LIMIT;
     if (limits.rate.count) {
@@ -176,9 +187,8 @@ static enum flow_held group_held(const struct engine *engine, const struct topic
 static bool group_comes_before(const struct group *a, const struct group *b)
 {
     const struct ready_item *first_a = &a->ready.items[0], *first_b = &b->ready.items[0];
-    uint64_t priority_a = first_a->order >> 48, priority_b = first_b->order >> 48;
-    if (priority_a != priority_b)
-        return priority_a < priority_b;
+    if (first_a->priority != first_b->priority)
+        return first_a->priority < first_b->priority;
     uint64_t load_a = flow_load(a->leased, flow_weight(group_settings_of(a)));
     uint64_t load_b = flow_load(b->leased, flow_weight(group_settings_of(b)));
     if (load_a != load_b)
@@ -428,6 +438,9 @@ static void flow_begin_groups(struct engine *engine, struct topic *topic)
     flow->is_grouped = true;
     none->ready = topic->ready;
     none->leased = (uint32_t)topic->counts.leased;
+    none->tried = (uint32_t)topic->counts.retrying;
+    for (uint32_t i = 0; i < none->ready.count; i++)
+        none->tried += entry_attempt(engine, entry_at(engine, none->ready.items[i].id)) != 0;
     topic->ready = (struct ready_heap){0};
     flow->ready = none->ready.count;
     settle_unless_busy(engine, topic, 0);
@@ -541,6 +554,17 @@ bool flow_waiting_next(const struct engine *engine, const struct topic *topic, u
             return true;
     }
     return false;
+}
+
+void flow_tried(struct engine *engine, struct topic *topic, uint32_t number, bool begins)
+{
+    struct flow *flow = topic->flow;
+    if (!flow->is_grouped)
+        return;
+    struct group *group = flow_group_at(engine, number_in(flow, number));
+    assert(begins || group->tried);
+    group->tried = begins ? group->tried + 1 : group->tried - 1;
+    settle_unless_busy(engine, topic, number);
 }
 
 /* Takes a token from a bucket, if it has a rate. */
@@ -683,7 +707,25 @@ bool flow_prepare(struct engine *engine, struct topic *topic, const struct topic
     return !topic_flow_is_set(settings) || flow_need(engine, topic);
 }
 
-void flow_set(struct engine *engine, struct topic *topic)
+static int by_ready(const void *a, const void *b)
+{
+    const struct ready_item *first = a, *second = b;
+    return ready_comes_before(first, second) ? -1 : ready_comes_before(second, first);
+}
+
+/* Puts the ready jobs of a group in order again, after the order of its topic was changed. */
+static void group_reorder(struct engine *engine, uint32_t number)
+{
+    struct ready_heap *heap = &flow_group_at(engine, number)->ready;
+    for (uint32_t i = 0; i < heap->count; i++)
+        heap->items[i] = entry_ready_item(engine, heap->items[i].id, engine->skew_ms);
+    if (heap->count)
+        qsort(heap->items, heap->count, sizeof *heap->items, by_ready);
+    for (uint32_t i = 0; i < heap->count; i++)
+        entry_at(engine, heap->items[i].id)->ready_at = i;
+}
+
+void flow_set(struct engine *engine, struct topic *topic, enum flow_order order_before)
 {
     const struct topic_flow *settings = &topic->settings.flow;
     struct flow *flow = topic->flow;
@@ -691,6 +733,9 @@ void flow_set(struct engine *engine, struct topic *topic)
     if (limits->limit || limits->rate.count || settings->group_order == FLOW_STRICT)
         flow_begin_groups(engine, topic);
     group_fit(engine, topic, flow->own);
+    bool reorders = flow->is_grouped && settings->group_order != order_before;
+    for (uint32_t i = flow->group_count; reorders && i; i--)
+        group_reorder(engine, flow->groups[i - 1]);
     for (uint32_t i = flow->group_count; flow->is_grouped && i; i--) {
         group_fit(engine, topic, flow->groups[i - 1]);
         group_settle(engine, topic, flow->groups[i - 1]);
@@ -951,12 +996,14 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
 void flow_check(const struct engine *engine, const struct topic *topic)
 {
     const struct flow *flow = topic->flow;
-    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0;
+    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0,
+             tried = 0;
     for (uint32_t i = 0; i < flow->group_count; i++) {
         const struct group *group = flow_group_at(engine, flow->groups[i]);
         check_group(engine, topic, i);
         ready += group->ready.count;
         leased += group->leased;
+        tried += group->tried;
         jobs += group->jobs;
         waiting += group->waiting;
         runnable_ready += group->runnable_at ? group->ready.count : 0;
@@ -974,9 +1021,11 @@ void flow_check(const struct engine *engine, const struct topic *topic)
         if (!extra || entry->topic != topic->id)
             continue;
         named += extra->policy.group != 0;
+        tried -= flow->is_grouped && extra->attempt &&
+                 (entry->state == JOB_DELAYED || entry->state == JOB_READY);
         if (extra->successor)
             named += ((const struct successor *)slab_at(&engine->successors, extra->successor))
                          ->policy.group != 0;
     }
-    assert(named == jobs);
+    assert(named == jobs && !tried);
 }

@@ -6,6 +6,9 @@
  * the topic has a heap of the groups that may deliver. A group that is held by its limit leaves that heap until a lease ends; a group
  * without a token, or with a hold or a timed pause, waits in a wheel. So nothing is searched and nothing polls.
  *
+ * In a strict topic, a group with a leased job, or with a tried one that waits for its retry, leaves the heap in the same way. All waiting jobs
+ * of a strict topic are in memory (engine_keeps_waiting), so none of them is overtaken by one that was loaded earlier.
+ *
  * A group exists while a job in memory names it, while it has settings, or until its bucket is full again and its hold has ended.
  */
 #ifndef TARRY_ENGINE_FLOW_H
@@ -29,6 +32,7 @@ struct group {
     uint32_t topic;
     uint32_t leased;
     uint32_t waiting;     /* its part of topic.waiting */
+    uint32_t tried; /* jobs that wait, ready or not, after an attempt */
     uint32_t jobs;        /* references: jobs in memory and successors that name it */
     uint32_t next;        /* chain of the table */
     uint32_t list_at;     /* position in flow.groups */
@@ -70,7 +74,7 @@ void flow_group_drop(struct engine *engine, uint32_t number);
 /* Reserves what these settings need. The topic need not have a flow. False: out of memory. */
 bool flow_prepare(struct engine *engine, struct topic *topic, const struct topic_flow *settings);
 /* Follows changed settings of a topic. */
-void flow_set(struct engine *engine, struct topic *topic);
+void flow_set(struct engine *engine, struct topic *topic, enum flow_order order_before);
 /* Forgets the settings and holds of all groups. The topic need not have a flow, as below. */
 void flow_forget(struct engine *engine, struct topic *topic);
 /* Frees the flow of a topic without jobs. */
@@ -84,6 +88,8 @@ void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t num
 void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
 /* Counts a job of topic.waiting, or no longer. */
 void flow_waits(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
+/* Counts a job that waits after an attempt. */
+void flow_tried(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
 /* Counts a delivery that was chosen by the order: its pass and its tokens. */
 void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
                     struct engine_now now);

@@ -370,6 +370,8 @@ void entry_unhang(struct engine *engine, uint32_t id);
 /* Links the job as `state` requires, and counts it. For JOB_DELAYED and JOB_READY the due decides which of the two
  * it becomes. */
 void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now);
+/* Returns the job as it is in a heap of ready jobs. */
+struct ready_item entry_ready_item(const struct engine *engine, uint32_t id, int64_t skew_ms);
 /* Appends a STATE record with the present state of the job. */
 void entry_record(struct engine *engine, uint32_t id);
 /* Delays the job; its ttl still counts from the first due. Not linked. */

@@ -154,14 +154,17 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
 static bool entry_may_go(const struct engine *engine, const struct entry *entry,
                          int64_t keep_until_ms, uint64_t ready_max, struct engine_now now)
 {
+    const struct topic *topic = entry_topic(engine, entry);
     if (!record_place_is_run(entry->place) || entry->state_file || entry->is_collected)
         return false;
+    if (topic->settings.flow.group_order == FLOW_STRICT &&
+        (entry->state == JOB_DELAYED || entry->state == JOB_READY))
+        return false; /* engine_keeps_waiting */
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
         return entry_due_inner_ms(entry, now.skew_ms) > keep_until_ms;
     case JOB_READY:
-        return flow_has_over(engine, entry_topic(engine, entry), entry_group(engine, entry),
-                             ready_max);
+        return flow_has_over(engine, topic, entry_group(engine, entry), ready_max);
     case JOB_FINISHED:
         return (int64_t)entry->due_ms > keep_until_ms;
     case JOB_DEAD:

@@ -192,12 +192,13 @@ bool engine_topic_set(struct engine *engine, struct topic *topic,
         free(copy);
         return false;
     }
+    enum flow_order order_before = topic->settings.flow.group_order;
     free((char *)(uintptr_t)topic->settings.extension.at);
     topic->settings = *settings;
     topic->settings.extension = slice_make(copy, extension.len);
     engine_topic_mind(engine, topic);
     if (topic->flow)
-        flow_set(engine, topic);
+        flow_set(engine, topic, order_before);
     return true;
 }
 
@@ -361,6 +362,20 @@ bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 
 /* ---- commands ---- */
 
+bool engine_keeps_waiting(struct engine *engine, struct slice name)
+{
+    const struct topic *topic = engine_topic_lookup(engine, name);
+    return topic && topic->settings.flow.group_order == FLOW_STRICT;
+}
+
+/* Returns whether a job of the topic waits or is leased. */
+static bool topic_has_work(const struct topic *topic)
+{
+    uint64_t remembered;
+    struct queue_counts counts = engine_topic_counts(topic, &remembered);
+    return counts.delayed + counts.retrying + counts.ready + counts.leased;
+}
+
 enum queue_status engine_topic_put(struct engine *engine, struct slice name,
                                    const struct topic_settings *settings)
 {
@@ -371,6 +386,9 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
         if (status != QUEUE_OK)
             return status;
         status = QUEUE_CREATED;
+    } else if (topic->settings.flow.group_order != settings->flow.group_order &&
+               topic_has_work(topic)) {
+        return QUEUE_NOT_EMPTY;
     }
     if (!engine_topic_set(engine, topic, settings)) {
         if (status == QUEUE_CREATED)

@@ -32,6 +32,17 @@ struct flow_limits {
     uint32_t burst; /* 0: flow_burst computes it from the rate */
 };
 
+/*
+ * The order within a group. FLOW_STRICT: the jobs of a group have places, by priority, then due, then push order, and
+ * - at most one job of the group is leased at a time, and while one is leased, no other is delivered;
+ * - a job that was delivered and has not ended (acked, dead, cancelled, expired) keeps its place before all others: while it waits for
+ *   its retry, whatever its new due and priority are, no other job of the group is delivered (flow_waits_in_order);
+ * - a returned job whose first attempt it was has its old place again, or that of its new due if it was returned with a delay;
+ * - a job that is not due yet has no place and holds nothing. `again`, a redrive and a push that replaces a job make a new job, which has
+ *   a new place; a reschedule of a job that was not tried moves it;
+ * - a take by id ignores the order, but its lease holds the group.
+ * Jobs without a group are one group. group_order can be changed only while no job of the topic waits or is leased.
+ */
 enum flow_order { FLOW_FREE = 0, FLOW_STRICT };
 
 /* Part of the settings of a topic. Zeroed: nothing set. */
@@ -122,6 +133,13 @@ static inline int64_t flow_fit(int64_t full_us, int64_t now_us, int64_t interval
 {
     int64_t most_us = now_us + (int64_t)burst * interval_us;
     return full_us < most_us ? full_us : most_us;
+}
+
+/* Returns whether no job of a strict group may be delivered. tried: its jobs that wait, ready or not, after an attempt;
+ * a ready one of them is the first of the group. */
+static inline bool flow_waits_in_order(uint64_t leased, uint64_t tried, bool first_is_tried)
+{
+    return leased || (tried && !first_is_tried);
 }
 
 static inline uint32_t flow_weight(const struct group_settings *settings)

@@ -77,7 +77,7 @@ enum queue_status {
     QUEUE_RESULT_TOO_BIG, /* ack, nack: the result is above the limit; the job stays leased */
     QUEUE_GROUP_FULL,     /* push of a new job: its group has the maximum number of jobs */
     QUEUE_TOO_MANY_GROUPS, /* settings of a group: the topic has GROUP_SETTINGS_MAX groups with settings */
-    QUEUE_NOT_EMPTY, /* settings: one_shard changes only while the topic has no jobs */
+    QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased */
     QUEUE_STATUSES   /* number of statuses */
 };
 

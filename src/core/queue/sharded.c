@@ -583,7 +583,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
         queue_info(sharded->parts[i].queue, &part);
         if (i == 0) {
             *out = part;
-            out->one_shard = false; /* jobs are spread by their id */
+            /* Jobs are spread by their id, so the order of a group would hold in each shard only. */
+            out->one_shard = out->strict_groups = false;
             continue;
         }
         out->shards += part.shards;

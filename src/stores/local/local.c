@@ -384,6 +384,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .awaits = true,
                                .groups = true,
                                .soon = true,
+                               .strict_groups = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};

@@ -260,7 +260,7 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
     slice->looked++;
     slice->looked_ms = entry->when_ms;
     if (!alive_test(&slice->depot_run->alive, slot) ||
-        (slice->refill && entry->topic != slice->topic))
+        (slice->is_of_topic && entry->topic != slice->topic))
         return 0;
     if (!slice->refill && topic_is_held(slice, entry->topic))
         return slice_pass_by(slice, slot, entry);
@@ -360,6 +360,7 @@ static struct preload_slice *slice_new(struct preload *preload, struct preload_r
     slice->run = run;
     run->holds++;
     slice->refill = NULL;
+    slice->is_of_topic = false;
     slice->section = section;
     slice->number = run->number;
     slice->epoch = run->epoch;
@@ -486,6 +487,7 @@ static struct preload_slice *next_to_refill(struct preload *preload, struct engi
         return NULL;
     }
     slice->refill = place;
+    slice->is_of_topic = true;
     slice->topic = place->number;
     slice->end = place->run->cursors[section].next;
     slice->limit_ms = INT64_MAX;
@@ -713,6 +715,45 @@ static int load_section(struct preload *preload, struct preload_run *run, enum j
     return failed;
 }
 
+/* Loads the waiting jobs of a topic, blocking. The cursors stay, because the jobs of other topics are loaded later. Returns 0 or a
+ * negative errno. */
+static int load_topic(struct preload *preload, struct preload_run *run, uint32_t topic,
+                      enum job_section section)
+{
+    const struct preload_cursor *cursor = &run->cursors[section];
+    int failed = 0;
+    for (uint32_t next = cursor->next; !failed && next < cursor->end;) {
+        struct preload_slice *slice = slice_new(preload, run, section);
+        if (!slice)
+            return -ENOMEM;
+        slice->first = next;
+        slice->end = cursor->end;
+        slice->limit_ms = INT64_MAX;
+        slice->is_of_topic = true;
+        slice->topic = topic;
+        slice_read(slice);
+        failed = slice->error ? slice->error : slice_load_all(slice, shard_now(preload->shard));
+        next = slice->next;
+        slice_end(slice);
+        slice_free(slice);
+    }
+    return failed;
+}
+
+/* Loads the waiting jobs of those topics of a run that keep all of them in memory. */
+static int load_kept_topics(struct preload *preload, struct preload_run *run)
+{
+    int failed = 0;
+    for (uint32_t topic = 0; !failed && topic < run->topic_count; topic++) {
+        if (!engine_keeps_waiting(preload->shard->engine, run->topics[topic]->entry.key))
+            continue;
+        for (enum job_section section = SECTION_DELAYED;
+             !failed && section <= SECTION_RETRYING_WALL; section++)
+            failed = load_topic(preload, run, topic, section);
+    }
+    return failed;
+}
+
 /* ---- creation ---- */
 
 struct preload *preload_new(struct shard *shard)
@@ -751,9 +792,11 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
     int failed = preload_topics_follow(&preload->topics) ? 0 : -ENOMEM;
     for (uint32_t i = 0; !failed && i < preload->topics.run_count; i++) {
         failed = load_section(preload, preload->topics.runs[i], SECTION_LEASED);
+        if (!failed)
+            failed = load_kept_topics(preload, preload->topics.runs[i]);
         if (failed)
             snprintf(error, error_bytes,
-                     "cannot read leased jobs of run %u: %s, check with 'tarry fsck'",
+                     "cannot read jobs of run %u: %s, check with 'tarry fsck'",
                      preload->topics.runs[i]->number, strerror(-failed));
     }
     if (failed == -ENOMEM)

@@ -16,7 +16,7 @@
 
 struct preload *preload_new(struct shard *shard); /* NULL: out of memory */
 void preload_free(struct preload *preload);
-/* Loads everything in SECTION_LEASED, before serving. Blocking. Returns 0 or a negative errno. */
+/* Loads everything in SECTION_LEASED, and the waiting jobs of topics with engine_keeps_waiting, before serving. Blocking. Returns 0 or a negative errno. */
 int preload_begin(struct preload *preload, char *error, size_t error_bytes);
 /* Executes a step, like checkpoint_step. */
 bool preload_step(struct preload *preload, struct engine_now now);

@@ -40,6 +40,7 @@ struct preload_slice {
     struct depot_run *depot_run;
     struct preload_run *run;      /* NULL: everything is loaded */
     struct preload_place *refill; /* NULL: all topics except held ones; else only this one */
+    bool is_of_topic;             /* only `topic`: set if `refill` is */
     enum job_section section;
     uint32_t number, topic, epoch;
     uint32_t first, end, jobs_max;

@@ -90,6 +90,13 @@ static uint64_t topic_loaded(struct preload_topics *topics, struct preload_topic
     return engine_loaded_of(topics->shard->engine, topic->entry.key) + topic->reading;
 }
 
+/* Returns whether the topic has at least so many waiting jobs in memory that further ones are skipped. */
+static bool topic_is_over(struct preload_topics *topics, struct preload_topic *topic)
+{
+    return topic_loaded(topics, topic) >= topic_quota(topics) &&
+           !engine_keeps_waiting(topics->shard->engine, topic->entry.key);
+}
+
 /* Counts the topic among those that share the memory. */
 static void topic_use(struct preload_topics *topics, struct preload_topic *topic)
 {
@@ -1004,7 +1011,8 @@ void preload_topics_over(struct preload_topics *topics, uint64_t max, struct eng
     for (struct preload_topic *topic = topic_table_first(&topics->table); topic;
          topic = topic_table_next(&topics->table, topic))
         if (engine_topic_show(topics->shard->engine, topic->entry.key, now, &shown) &&
-            shown.counts.ready > max)
+            shown.counts.ready > max &&
+            !engine_keeps_waiting(topics->shard->engine, topic->entry.key))
             restart_at(topics, topic, now.inner_ms + RESTART_AFTER_MS);
 }
 
@@ -1041,7 +1049,7 @@ static void topic_restarted(struct preload_topics *topics, struct preload_topic 
     topic->noted_not_cold = 0;
     topic->sorted_at = UINT64_MAX;
     topic->is_idle = false;
-    if (topic_loaded(topics, topic) >= topic_quota(topics))
+    if (topic_is_over(topics, topic))
         topic_hold(topics, topic);
     if (topic->is_held)
         topic->noted_not_cold = engine_loaded_of(topics->shard->engine, topic->entry.key);
@@ -1159,7 +1167,6 @@ static void range_advance(struct preload_slice *slice)
  * read. */
 static void count_items(struct preload_topics *topics, struct preload_slice *slice)
 {
-    uint64_t quota;
     topics->slices++;
     for (uint32_t i = 0; i < slice->items.count; i++)
         slice->run->topics[slice->items.at[i].topic]->reading++;
@@ -1171,8 +1178,7 @@ static void count_items(struct preload_topics *topics, struct preload_slice *sli
             continue;
         topic->slice = topics->slices;
         topic_use(topics, topic);
-        quota = topic_quota(topics);
-        if (topic_loaded(topics, topic) >= quota)
+        if (topic_is_over(topics, topic))
             topic_hold(topics, topic);
     }
 }

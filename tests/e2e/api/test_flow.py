@@ -230,8 +230,46 @@ def test_settings_are_shown_and_survive_a_restart(server):
 
 
 def test_a_setting_that_the_store_lacks_is_rejected_by_name(server):
-    status, code, detail = refused(server.client(), "PUT", "/v1/topics/strict?group_order=strict")
-    assert (status, code) == (501, "unsupported") and "'group_order'" in detail
+    status, code, detail = refused(server.client(), "PUT", "/v1/topics/whole?one_shard=true")
+    assert (status, code) == (501, "unsupported") and "'one_shard'" in detail
+
+
+def has_strict_order(client):
+    info = client.good("GET", "/v1/info")
+    return info["shards"] == 1 and info["store"] == "embedded"
+
+
+def test_strict_order_needs_one_shard(server):
+    client = server.client()
+    reply = client.call("PUT", "/v1/topics/strict?group_order=strict")
+    if has_strict_order(client):
+        assert reply.status == 201 and client.good("GET", "/v1/topics/strict")["settings"]["group_order"] == "strict"
+    else:
+        assert reply.status == 501 and "'group_order'" in reply.json()["detail"]
+
+
+def test_a_strict_group_waits_for_its_retry_and_says_so(server):
+    client = server.client()
+    if not has_strict_order(client):
+        pytest.skip("this store has no strict order")
+    client.good("PUT", "/v1/topics/ledger?group_order=strict")
+    for number in ("1", "2"):
+        push(client, "ledger", number, "a")
+    assert refused(client, "PUT", "/v1/topics/ledger?group_order=free")[:2] == (409, "not_empty")
+    (job,) = take(client, "ledger", 10)
+    assert job["id"] == "1"
+    client.good("POST", f"/v1/nack?lease={job['lease']}&delay=1h")
+    assert take(client, "ledger", 10) == []
+    assert client.good("GET", "/v1/topics/ledger/jobs/2")["held_by"] == "group_order"
+    server.restart("terminate")
+    client = server.client()
+    assert take(client, "ledger", 10) == []
+    client.good("POST", "/v1/topics/ledger/jobs/1/run")
+    (job,) = take(client, "ledger", 10, "5s")
+    assert job["id"] == "1"
+    client.good("POST", f"/v1/ack?lease={job['lease']}")
+    (job,) = take(client, "ledger", 10, "5s")
+    assert job["id"] == "2"
 
 
 def test_a_limit_below_the_number_of_shards_is_rejected(server):
