@@ -66,6 +66,19 @@ void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID
     }
 }
 
+bool sqs_sequence_number(struct slice id, char out[SQS_SEQUENCE_BYTES])
+{
+    unsigned char bytes[UUID_BYTES];
+    unsigned __int128 number = 0;
+    if (!ulid_read(id, bytes))
+        return false;
+    for (size_t i = 0; i < UUID_BYTES; i++)
+        number = number << 8 | bytes[i];
+    for (size_t i = SQS_SEQUENCE_BYTES; i-- > 0; number /= 10)
+        out[i] = (char)('0' + (int)(number % 10));
+    return true;
+}
+
 /* ---- the receipt handle ---- */
 
 enum { BYTES_MIN = 30, BYTES_MAX = 1024 };
@@ -151,6 +164,14 @@ void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES])
     (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len,
                      md5_fetched ? md5_fetched : EVP_md5(), NULL);
     hex_of(digest, SQS_MD5_TEXT_BYTES / 2, out);
+}
+
+void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    unsigned len = 0;
+    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_sha256(), NULL);
+    hex_of(digest, SQS_SHA256_TEXT_BYTES / 2, out);
 }
 
 /* ---- reading ---- */

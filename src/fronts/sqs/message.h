@@ -20,6 +20,13 @@ enum { SQS_MESSAGE_ID_BYTES = 36 };
 
 void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID_BYTES]);
 
+enum { SQS_SEQUENCE_BYTES = 39 };
+
+/* Writes the SequenceNumber of a message: the 128 bits of a ULID, in decimal with leading zeros. Numbers of one
+ * server thread rise strictly, and those of all threads by the millisecond. Returns false for another id, which has no
+ * number. */
+bool sqs_sequence_number(struct slice id, char out[SQS_SEQUENCE_BYTES]);
+
 /* ---- the receipt handle ---- */
 
 /* The lease of a delivery, which proves that the caller received the message, and the id of its
@@ -42,6 +49,10 @@ bool sqs_handle_read(struct slice text, struct sqs_handle *out);
 
 enum { SQS_ATTRIBUTES_MAX = 10, SQS_ATTRIBUTES_BYTES_MAX = 3500, SQS_MD5_TEXT_BYTES = 32 };
 
+enum { SQS_SHA256_TEXT_BYTES = 64 };
+
+/* Writes the SHA-256 as lower-case hex. */
+void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES]);
 /* Writes the MD5 as lower-case hex. */
 void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES]);
 

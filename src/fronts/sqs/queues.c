@@ -132,6 +132,36 @@ static void on_dead_letter_seen(void *front, uint64_t tag, const struct queue_re
         sqs_look_up(&request);
 }
 
+/* Checks that the name, the attributes and the store of a new queue agree on FIFO. */
+static bool check_fifo(const struct sqs_request *request, bool wants_fifo, struct sqs_error *error)
+{
+    struct queue_info info = {0};
+    bool is_named = sqs_name_is_fifo(request->queue);
+    if (wants_fifo && !is_named)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "The name of a FIFO queue can only include alphanumeric characters, "
+                             "hyphens, or underscores, must end with .fifo suffix and be 1 to 80 "
+                             "in length.");
+    if (!wants_fifo && is_named)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "Can only include alphanumeric characters, hyphens, or underscores. 1 "
+                             "to 80 in length; the name of a FIFO queue needs FifoQueue=true.");
+    queue_info(request->exchange->front->queue, &info);
+    return !wants_fifo || (info.groups && info.strict_groups) ||
+           sqs_error_set(error, SQS_UNSUPPORTED,
+                         "This server has no FIFO queues: its store has no strict order within "
+                         "groups, or has several shards.");
+}
+
+/* Checks that a dead-letter queue has the type of the queue. */
+static bool check_dead_letter_type(const struct sqs_queue *queue, struct sqs_error *error)
+{
+    return sqs_name_is_fifo(queue->dead_letter) == queue->is_fifo ||
+           sqs_error_set(error, SQS_BAD_VALUE,
+                         "Value for parameter RedrivePolicy is invalid. Reason: Dead letter queue "
+                         "must be same type of queue as the source.");
+}
+
 /* Handles create and set. Creating an existing queue succeeds only with identical attributes. */
 static void change_queue(const struct sqs_request *request, const struct queue_topic *topic)
 {
@@ -149,18 +179,16 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
         queue.tags = tags;
     }
     before = queue;
+    if (creates)
+        queue.is_fifo = sqs_wants_fifo(attributes);
     buffer_init(&scratch, request->exchange->note.len);
     if (!buffer_reserve(&scratch, request->exchange->note.len))
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
-    else
+    else if (!creates || check_fifo(request, queue.is_fifo, &error))
         (void)sqs_queue_change(&queue, attributes, &scratch, &error);
     is_redriven = queue.dead_letter.len && !slice_equals(queue.dead_letter, before.dead_letter);
-    if (!error.fault && is_redriven)
+    if (!error.fault && is_redriven && check_dead_letter_type(&queue, &error))
         (void)may_forward(request, &queue, &error);
-    if (error.fault && creates && sqs_wants_fifo(attributes))
-        (void)sqs_error_set(
-            &error, SQS_BAD_VALUE,
-            "The name of a FIFO queue must end with '.fifo'; this server has no FIFO queues.");
     if (!error.fault && creates && topic && !sqs_queue_equals(&before, &queue))
         (void)sqs_error_set(&error, SQS_QUEUE_EXISTS,
                             "A queue already exists with the same name and a different value for "

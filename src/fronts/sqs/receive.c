@@ -52,6 +52,16 @@ static void write_source(const struct sqs_request *request, const struct wanted 
     buffer_fini(&arn);
 }
 
+/* Writes what only messages of FIFO queues have. */
+static void write_fifo(const struct wanted *wanted, const struct job *job, struct buffer *out)
+{
+    struct slice once = job_meta_find(job->meta, slice_of(SQS_META_ONCE));
+    char number[SQS_SEQUENCE_BYTES];
+    write_system(wanted, out, "MessageDeduplicationId", once);
+    if (once.len && sqs_sequence_number(job->id, number))
+        write_system(wanted, out, "SequenceNumber", slice_make(number, sizeof number));
+}
+
 /* Writes the system attributes. The first receive time is known only for the first delivery, where
  * it is now. For later ones the time of sending is shown. */
 static void write_system_attributes(const struct sqs_request *request, const struct wanted *wanted,
@@ -75,6 +85,7 @@ static void write_system_attributes(const struct sqs_request *request, const str
                  receives > 1 && sent.len ? sent : slice_of(now));
     write_system(wanted, out, "AWSTraceHeader", job_meta_find(job->meta, slice_of(SQS_META_TRACE)));
     write_system(wanted, out, "MessageGroupId", job_meta_find(job->meta, slice_of(SQS_META_GROUP)));
+    write_fifo(wanted, job, out);
     write_source(request, wanted, job, out);
     if (out->len == empty)
         out->len = before;

@@ -11,6 +11,8 @@
 #include "base/json_read.h"
 #include "http/connection.h"
 
+#include <string.h>
+
 struct queue_topic;
 struct sqs_numbers;
 struct sqs_request;
@@ -49,6 +51,7 @@ extern const struct sqs_operation sqs_move_operations[];
 #define SQS_META_SENT JOB_META_OWN "sqs-sent"
 #define SQS_META_TRACE JOB_META_OWN "sqs-trace"
 #define SQS_META_GROUP JOB_META_OWN "sqs-group"
+#define SQS_META_ONCE JOB_META_OWN "sqs-once" /* MessageDeduplicationId, or the hash of the body */
 
 void sqs_send(struct sqs_request *request, const struct sqs_numbers *queue);
 void sqs_receive(struct sqs_request *request, const struct sqs_numbers *queue);
@@ -56,6 +59,14 @@ void sqs_receive(struct sqs_request *request, const struct sqs_numbers *queue);
 void sqs_release(struct sqs_request *request, const struct sqs_numbers *queue);
 
 enum { SQS_NAME_BYTES_MAX = 80, SQS_BATCH_MAX = 10 };
+
+/* Returns whether the name is that of a FIFO queue, which ends in ".fifo". */
+static inline bool sqs_name_is_fifo(struct slice name)
+{
+    static const char end[] = ".fifo";
+    size_t len = sizeof end - 1;
+    return name.len > len && memcmp(name.at + name.len - len, end, len) == 0;
+}
 
 /* ---- errors ---- */
 

@@ -68,6 +68,64 @@ static bool read_group(struct json_value entry, struct buffer *text, struct slic
                                  "characters. 1 to 128 in length.");
 }
 
+static bool refuse_for_type(struct sqs_error *error, const char *name)
+{
+    return sqs_error_set(error, SQS_BAD_VALUE,
+                         "Value for parameter %s is invalid. Reason: The request include parameter "
+                         "that is not valid for this queue type.",
+                         name);
+}
+
+/* Checks what each message of a FIFO queue must have. SQS rejects the whole batch if one of them lacks it. */
+static bool check_fifo_entry(struct json_value entry, const struct sqs_numbers *queue,
+                             struct sqs_error *error)
+{
+    if (!sqs_member(entry, "MessageGroupId").kind)
+        return sqs_error_set(error, SQS_MISSING,
+                             "The request must contain the parameter MessageGroupId.");
+    return queue->hashes_bodies || sqs_member(entry, "MessageDeduplicationId").kind ||
+           sqs_error_set(error, SQS_BAD_VALUE,
+                         "The queue should either have ContentBasedDeduplication enabled or "
+                         "MessageDeduplicationId provided explicitly");
+}
+
+/* Reads the deduplication id of a message of a FIFO queue, or computes it from the body. */
+static bool read_once(struct json_value entry, struct slice body, struct buffer *text,
+                      struct slice *out, struct sqs_error *error)
+{
+    struct json_value id = sqs_member(entry, "MessageDeduplicationId");
+    char hash[SQS_SHA256_TEXT_BYTES];
+    if (!id.kind) {
+        sqs_sha256(body, hash);
+        *out = buffer_append_copy(text, slice_make(hash, sizeof hash));
+        return true;
+    }
+    bool good = id.kind == JSON_STRING && json_string_bytes(id.raw, text, out) && out->len > 0 &&
+                out->len <= JOB_ONCE_BYTES_MAX;
+    for (size_t i = 0; good && i < out->len; i++)
+        good = out->at[i] > ' ' && out->at[i] <= '~';
+    return good || sqs_error_set(error, SQS_BAD_VALUE,
+                                 "Value for parameter MessageDeduplicationId is invalid. Reason: "
+                                 "MessageDeduplicationId can only include alphanumeric and "
+                                 "punctuation characters. 1 to 128 in length.");
+}
+
+/* Returns the `once` of the job: the deduplication id, or a hash of group and id if ids count within a group only. */
+static struct slice job_once(const struct sqs_numbers *queue, struct slice group, struct slice id,
+                             struct buffer *text)
+{
+    char hash[SQS_SHA256_TEXT_BYTES];
+    size_t start = text->len;
+    if (!queue->once_by_group)
+        return id;
+    buffer_append_slice(text, group);
+    buffer_append_byte(text, ' ');
+    buffer_append_slice(text, id);
+    sqs_sha256(slice_make(text->at + start, text->len - start), hash);
+    text->len = start;
+    return buffer_append_copy(text, slice_make(hash, sizeof hash));
+}
+
 /* Returns the group of the job for a group of SQS, which may be longer: then its beginning and a hash, in `text`. Empty if
  * the store has no groups: the message only keeps its attribute. */
 static struct slice job_group(const struct queue *queue, struct slice group, struct buffer *text)
@@ -117,7 +175,7 @@ static bool read_message(const struct sqs_request *request, struct json_value en
     struct queue_push *push = &sending->pushes[sending->count];
     struct buffer *meta = &sending->metas[sending->count];
     struct json_value attributes = sqs_member(entry, "MessageAttributes");
-    struct slice group;
+    struct slice group, once = {0};
     char sent[24];
     int64_t delay_s;
     int len = snprintf(sent, sizeof sent, "%" PRId64, sqs_request_now_ms(request));
@@ -131,10 +189,17 @@ static bool read_message(const struct sqs_request *request, struct json_value en
         !sqs_system_attributes_check(sqs_member(entry, "MessageSystemAttributes"), error) ||
         !read_group(entry, &sending->bodies, &group, error))
         return false;
-    if (sqs_member(entry, "MessageDeduplicationId").kind)
+    if (!queue->is_fifo && sqs_member(entry, "MessageDeduplicationId").kind)
+        return refuse_for_type(error, "MessageDeduplicationId");
+    if (queue->is_fifo && delay_s && sqs_member(entry, "DelaySeconds").kind)
         return sqs_error_set(error, SQS_BAD_VALUE,
-                             "Value for parameter MessageDeduplicationId is invalid. Reason: The "
-                             "request include parameter that is not valid for this queue type.");
+                             "Value %" PRId64 " for parameter DelaySeconds is invalid. Reason: The "
+                             "request include parameter that is not valid for this queue type.",
+                             delay_s);
+    if (queue->is_fifo && !read_once(entry, push->body, &sending->bodies, &once, error))
+        return false;
+    if (once.len)
+        push->once = job_once(queue, group, once, &sending->bodies);
     push->group = job_group(request->exchange->front->queue, group, &sending->bodies);
     buffer_init(meta, JOB_META_BYTES_MAX);
     sending->count++;
@@ -142,7 +207,8 @@ static bool read_message(const struct sqs_request *request, struct json_value en
     bool good =
         job_meta_add(meta, slice_of(SQS_META_SENT), slice_make(sent, (size_t)len)) == JOB_META_OK &&
         sqs_attributes_keep(attributes, meta) &&
-        (!group.len || job_meta_add(meta, slice_of(SQS_META_GROUP), group) == JOB_META_OK);
+        (!group.len || job_meta_add(meta, slice_of(SQS_META_GROUP), group) == JOB_META_OK) &&
+        (!once.len || job_meta_add(meta, slice_of(SQS_META_ONCE), once) == JOB_META_OK);
     if (!good)
         (void)sqs_error_set(
             error, SQS_BAD_VALUE,
@@ -163,12 +229,17 @@ static bool read_messages(const struct sqs_request *request, const struct sqs_nu
                           struct sqs_error *error)
 {
     sending->count = sending->bytes = 0;
-    const size_t room = request->exchange->note.len + 1 + SQS_BATCH_MAX * JOB_GROUP_BYTES_MAX;
+    const size_t room =
+        request->exchange->note.len + 1 +
+        (size_t)SQS_BATCH_MAX * (JOB_GROUP_BYTES_MAX + 2 * JOB_ONCE_BYTES_MAX + GROUP_BYTES_MAX);
     buffer_init(&sending->bodies, room);
     if (!buffer_reserve(&sending->bodies, room))
         return sqs_error_set(error, SQS_BUSY, "out of memory");
     if (!sqs_entries_read(request, entries, error))
         return false;
+    for (size_t i = 0; queue->is_fifo && i < entries->count; i++)
+        if (!check_fifo_entry(entries->at[i], queue, error))
+            return false;
     for (size_t i = 0; i < entries->count; i++)
         (void)read_message(request, entries->at[i], queue, sending, &entries->errors[i]);
     return true;
@@ -179,6 +250,25 @@ static void sending_fini(struct sending *sending)
     for (size_t i = 0; i < sending->count; i++)
         buffer_fini(&sending->metas[i]);
     buffer_fini(&sending->bodies);
+}
+
+enum { IS_FIFO = 1u << 28, HASHES_BODIES = 1u << 29, ONCE_BY_GROUP = 1u << 30 };
+_Static_assert((int)SQS_MESSAGE_BYTES < (int)IS_FIFO, "the size and the bits fit into one number");
+
+/* The settings that the second reading needs, as a number. */
+static uint32_t numbers_keep(const struct sqs_numbers *queue)
+{
+    return (uint32_t)queue->message_bytes | (queue->is_fifo ? IS_FIFO : 0u) |
+           (queue->hashes_bodies ? HASHES_BODIES : 0u) |
+           (queue->once_by_group ? ONCE_BY_GROUP : 0u);
+}
+
+static struct sqs_numbers numbers_kept(uint32_t kept)
+{
+    return (struct sqs_numbers){.message_bytes = kept & (IS_FIFO - 1u),
+                                .is_fifo = kept & IS_FIFO,
+                                .hashes_bodies = kept & HASHES_BODIES,
+                                .once_by_group = kept & ONCE_BY_GROUP};
 }
 
 struct sent {
@@ -199,6 +289,10 @@ static void write_sent(struct buffer *out, size_t i, void *ctx)
     sqs_md5(sqs_text(sent->request, sqs_member(entry, "MessageBody")), md5);
     buffer_append_format(out, ",\"MessageId\":\"%.*s\",\"MD5OfMessageBody\":\"%.*s\"",
                          SQS_MESSAGE_ID_BYTES, id, SQS_MD5_TEXT_BYTES, md5);
+    char number[SQS_SEQUENCE_BYTES];
+    if (sqs_name_is_fifo(sent->request->queue) && result->status != QUEUE_EXISTED &&
+        sqs_sequence_number(result->id, number))
+        buffer_append_format(out, ",\"SequenceNumber\":\"%.*s\"", SQS_SEQUENCE_BYTES, number);
     if (sqs_attributes_md5(attributes, md5))
         buffer_append_format(out, ",\"MD5OfMessageAttributes\":\"%.*s\"", SQS_MD5_TEXT_BYTES, md5);
     if (sqs_attributes_md5(sqs_member(entry, "MessageSystemAttributes"), md5))
@@ -214,7 +308,7 @@ static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
     struct sending sending = {0};
     if (!sqs_request_find(front, tag, &request))
         return;
-    const struct sqs_numbers queue = {.message_bytes = request.exchange->count};
+    const struct sqs_numbers queue = numbers_kept(request.exchange->count);
     struct sent sent = {.request = &request, .entries = &entries, .results = reply->results};
     bool good = sqs_error_of(&error, reply->status) &&
                 read_messages(&request, &queue, &entries, &sending, &error);
@@ -238,7 +332,7 @@ void sqs_send(struct sqs_request *request, const struct sqs_numbers *queue)
     struct sqs_error error = {0};
     struct sqs_entries entries;
     struct sending sending = {0};
-    request->exchange->count = (uint32_t)queue->message_bytes; /* for the second reading */
+    request->exchange->count = numbers_keep(queue);
     bool good = read_messages(request, queue, &entries, &sending, &error);
     if (good && entries.is_batch && sending.bytes > SQS_MESSAGE_BYTES)
         good = sqs_error_set(&error, SQS_BATCH_BYTES,

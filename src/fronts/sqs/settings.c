@@ -41,6 +41,10 @@ void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out
         .message_bytes = number_of(own, "message_bytes", SQS_MESSAGE_BYTES),
         .created_s = number_of(own, "created", 0),
         .modified_s = number_of(own, "modified", 0),
+        .is_fifo = sqs_member(own, "fifo").kind == JSON_TRUE,
+        .hashes_bodies = sqs_member(own, "hashes_bodies").kind == JSON_TRUE,
+        .once_by_group = sqs_member(own, "once_by_group").kind == JSON_TRUE,
+        .is_limited_by_group = sqs_member(own, "limit_by_group").kind == JSON_TRUE,
         .allow = sqs_member(own, "allow"),
         .tags = sqs_member(own, "tags"),
         .deliver = sqs_member(extension, "deliver"),
@@ -60,7 +64,10 @@ void sqs_numbers_read(const struct topic_settings *settings, struct sqs_numbers 
     *out = (struct sqs_numbers){.visibility_s = queue.visibility_s,
                                 .delay_s = queue.delay_s,
                                 .wait_s = queue.wait_s,
-                                .message_bytes = queue.message_bytes};
+                                .message_bytes = queue.message_bytes,
+                                .is_fifo = queue.is_fifo,
+                                .hashes_bodies = queue.hashes_bodies,
+                                .once_by_group = queue.once_by_group};
 }
 
 bool sqs_queue_equals(const struct sqs_queue *a, const struct sqs_queue *b)
@@ -68,6 +75,9 @@ bool sqs_queue_equals(const struct sqs_queue *a, const struct sqs_queue *b)
     return a->visibility_s == b->visibility_s && a->retention_s == b->retention_s &&
            a->delay_s == b->delay_s && a->wait_s == b->wait_s &&
            a->message_bytes == b->message_bytes && a->receives_max == b->receives_max &&
+           a->is_fifo == b->is_fifo && a->hashes_bodies == b->hashes_bodies &&
+           a->once_by_group == b->once_by_group &&
+           a->is_limited_by_group == b->is_limited_by_group &&
            slice_equals(a->dead_letter, b->dead_letter) && slice_equals(a->allow.raw, b->allow.raw);
 }
 
@@ -136,10 +146,36 @@ static bool change_redrive(struct sqs_queue *queue, struct slice text, struct sq
 
 static const char *const refused[] = {"Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds",
                                       NULL};
-/* Attributes of FIFO queues: a program may request them, but a standard queue does not have
- * them. */
-static const char *const fifo[] = {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope",
-                                   "FifoThroughputLimit", NULL};
+
+/* The attributes that only FIFO queues have, each with two values. */
+static const struct fifo_row {
+    const char *name, *is_false, *is_true;
+    size_t offset; /* of a bool in struct sqs_queue */
+} fifo_rows[] = {
+    {"ContentBasedDeduplication", "false", "true", FIELD(hashes_bodies)},
+    {"DeduplicationScope", "queue", "messageGroup", FIELD(once_by_group)},
+    {"FifoThroughputLimit", "perQueue", "perMessageGroupId", FIELD(is_limited_by_group)},
+};
+enum { FIFO_ROWS = sizeof fifo_rows / sizeof fifo_rows[0] };
+
+/* Changes an attribute of FIFO queues. *is_known: it is one of those. */
+static bool change_fifo(struct sqs_queue *queue, struct slice key, struct slice text,
+                        bool *is_known, struct sqs_error *error)
+{
+    *is_known = queue->is_fifo;
+    if (queue->is_fifo && json_string_is(key, "FifoQueue"))
+        return slice_is(text, "true") || refuse_value(error, "FifoQueue");
+    for (size_t i = 0; queue->is_fifo && i < FIFO_ROWS; i++) {
+        const struct fifo_row *row = &fifo_rows[i];
+        if (!json_string_is(key, row->name))
+            continue;
+        bool is_true = slice_is(text, row->is_true);
+        *(bool *)(void *)((char *)queue + row->offset) = is_true;
+        return is_true || slice_is(text, row->is_false) || refuse_value(error, row->name);
+    }
+    *is_known = false;
+    return true;
+}
 
 static bool is_refused(struct slice key)
 {
@@ -182,6 +218,9 @@ static bool change_one(struct sqs_queue *queue, struct slice key, struct json_va
     if (json_string_is(key, "SqsManagedSseEnabled"))
         return slice_is(text, "false") || slice_is(text, "true") ||
                refuse_value(error, "SqsManagedSseEnabled");
+    bool is_known, is_good = change_fifo(queue, key, text, &is_known, error);
+    if (is_known)
+        return is_good;
     if (is_refused(key) && (text.len == 0 || slice_is(text, "false")))
         return true;
     if (is_refused(key))
@@ -208,7 +247,10 @@ bool sqs_queue_change(struct sqs_queue *queue, struct json_value attributes, str
     while (attributes.kind == JSON_OBJECT && json_next_member(attributes, &cursor, &key, &value))
         if (!change_one(queue, key, value, scratch, error))
             return false;
-    return true;
+    return !queue->is_limited_by_group || queue->once_by_group ||
+           sqs_error_set(error, SQS_BAD_ATTRIBUTE_VALUE,
+                         "FifoThroughputLimit can be set to perMessageGroupId only when "
+                         "DeduplicationScope is set to messageGroup.");
 }
 
 /* ---- writing ---- */
@@ -254,6 +296,10 @@ static void write_own(const struct sqs_queue *queue, struct buffer *out)
         "\"sqs\":{\"delay\":%" PRId64 ",\"wait\":%" PRId64 ",\"message_bytes\":%" PRId64
         ",\"created\":%" PRId64 ",\"modified\":%" PRId64,
         queue->delay_s, queue->wait_s, queue->message_bytes, queue->created_s, queue->modified_s);
+    buffer_append_text(out, queue->is_fifo ? ",\"fifo\":true" : "");
+    buffer_append_text(out, queue->hashes_bodies ? ",\"hashes_bodies\":true" : "");
+    buffer_append_text(out, queue->once_by_group ? ",\"once_by_group\":true" : "");
+    buffer_append_text(out, queue->is_limited_by_group ? ",\"limit_by_group\":true" : "");
     if (queue->allow.kind) {
         buffer_append_text(out, ",\"allow\":");
         buffer_append_slice(out, queue->allow.raw);
@@ -286,6 +332,8 @@ bool sqs_queue_write(const struct sqs_queue *queue, bool is_new, struct topic_se
     struct sqs_queue held;
     sqs_queue_read(out, &held);
     write_policy(queue, is_new, &out->policy, &held);
+    if (is_new && queue->is_fifo)
+        out->flow.group_order = FLOW_STRICT;
     buffer_append_byte(text, '{');
     if (queue->deliver.kind) {
         buffer_append_text(text, "\"deliver\":");
@@ -324,6 +372,10 @@ static const char *const shown[] = {"ApproximateNumberOfMessages",
                                     "QueueArn",
                                     "RedrivePolicy",
                                     "RedriveAllowPolicy",
+                                    "FifoQueue",
+                                    "ContentBasedDeduplication",
+                                    "DeduplicationScope",
+                                    "FifoThroughputLimit",
                                     NULL};
 
 bool sqs_attribute_name_is_known(struct slice name)
@@ -333,9 +385,6 @@ bool sqs_attribute_name_is_known(struct slice name)
             return true;
     for (size_t i = 0; refused[i]; i++)
         if (slice_is(name, refused[i]))
-            return true;
-    for (size_t i = 0; fifo[i]; i++)
-        if (slice_is(name, fifo[i]))
             return true;
     return slice_is(name, "All");
 }
@@ -374,6 +423,18 @@ static void show_redrive(const struct sqs_request *request, const struct sqs_que
     buffer_fini(&text);
 }
 
+static void show_fifo(const struct show *show, const struct sqs_queue *queue)
+{
+    if (show_next(show, "FifoQueue"))
+        buffer_append_text(show->out, "\"true\"");
+    for (size_t i = 0; i < FIFO_ROWS; i++) {
+        const struct fifo_row *row = &fifo_rows[i];
+        bool is_true = *(const bool *)(const void *)((const char *)queue + row->offset);
+        if (show_next(show, row->name))
+            buffer_append_format(show->out, "\"%s\"", is_true ? row->is_true : row->is_false);
+    }
+}
+
 void sqs_queue_show(const struct sqs_request *request, const struct queue_topic *topic,
                     struct json_value names, struct buffer *out)
 {
@@ -402,5 +463,7 @@ void sqs_queue_show(const struct sqs_request *request, const struct queue_topic 
     show_redrive(request, &queue, &show);
     if (queue.allow.kind && show_next(&show, shown[13]))
         buffer_append_slice(out, queue.allow.raw);
+    if (queue.is_fifo)
+        show_fifo(&show, &queue);
     buffer_append_byte(out, '}');
 }

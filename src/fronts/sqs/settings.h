@@ -3,7 +3,8 @@
  *
  * VisibilityTimeout is `lease_for`, MessageRetentionPeriod `ttl`, RedrivePolicy `max_attempts` and
  * `dead_letter.to`; without a RedrivePolicy a message is retried forever. Attributes without a
- * topic setting are stored in the member "sqs" of the topic's extension. Pure.
+ * topic setting are stored in the member "sqs" of the topic's extension. A FIFO queue is a topic with
+ * strict order within its groups, and the mark "fifo" in that member. Pure.
  */
 #ifndef TARRY_SQS_SETTINGS_H
 #define TARRY_SQS_SETTINGS_H
@@ -24,6 +25,10 @@ struct sqs_queue {
     int64_t visibility_s, retention_s, delay_s, wait_s, message_bytes; /* retention 0: forever */
     int64_t created_s, modified_s;
     int64_t receives_max;         /* 0: no RedrivePolicy */
+    bool is_fifo;
+    /* Of a FIFO queue: ContentBasedDeduplication; DeduplicationScope is messageGroup; FifoThroughputLimit
+     * is perMessageGroupId, which is only stored. */
+    bool hashes_bodies, once_by_group, is_limited_by_group;
     struct slice dead_letter;     /* the topic's name; empty: no dead-letter queue */
     struct json_value allow;      /* RedriveAllowPolicy, a JSON string; or JSON_NONE */
     struct json_value tags;       /* an object, or JSON_NONE */

@@ -160,20 +160,17 @@ static struct slice last_part(struct slice url)
 
 static bool is_new_name(struct slice name, struct sqs_error *error)
 {
-    static const char fifo[] = ".fifo";
-    size_t end = sizeof fifo - 1;
-    bool is_fifo = name.len > end && memcmp(name.at + name.len - end, fifo, end) == 0;
-    for (size_t i = 0; i < name.len; i++) {
+    size_t checked = name.len - (sqs_name_is_fifo(name) ? strlen(".fifo") : 0);
+    for (size_t i = 0; i < checked; i++) {
         char c = name.at[i];
         if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
             c != '_' && c != '-')
-            name.len = 0;
+            name.len = checked = 0;
     }
     return (name.len > 0 && name.len <= SQS_NAME_BYTES_MAX) ||
            sqs_error_set(error, SQS_BAD_VALUE,
                          "Can only include alphanumeric characters, hyphens, or underscores. 1 to "
-                         "80 in length%s",
-                         is_fifo ? "; this server has no FIFO queues" : "");
+                         "80 in length");
 }
 
 /* Finds the queue that the call names. The name is stored in the front's arena. */

@@ -2,8 +2,8 @@
  * sqs: the calls of Amazon SQS over AWS JSON 1.0, for its SDKs, on the HTTP port: a queue is a
  * topic, a message a job, a receipt handle its lease.
  *
- * All calls are POST, to any path of one or two parts, with X-Amz-Target. The query protocol, FIFO,
- * policies and KMS keys are rejected with their own errors. Runs on the thread of the front's
+ * All calls are POST, to any path of one or two parts, with X-Amz-Target. The query protocol, policies
+ * and KMS keys are rejected with their own errors. Runs on the thread of the front's
  * reactor only.
  */
 #ifndef TARRY_SQS_SQS_H

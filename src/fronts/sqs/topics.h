@@ -20,6 +20,8 @@ enum { SQS_TOPICS_MAX = 10000 };
 /* The settings of a topic in the units of SQS. */
 struct sqs_numbers {
     int64_t visibility_s, delay_s, wait_s, message_bytes;
+    /* A FIFO queue; ContentBasedDeduplication; DeduplicationScope is messageGroup. */
+    bool is_fifo, hashes_bodies, once_by_group;
 };
 
 struct sqs_request;

@@ -412,7 +412,6 @@ def test_lists_of_many_queues_come_page_by_page(start):
 def test_missing_queues_are_rejected_with_the_sqs_error(start):
     _, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
-    assert refused(sqs.create_queue, QueueName="q.fifo", Attributes={"FifoQueue": "true"})[0] == "InvalidParameterValue"
     assert refused(sqs.add_permission, QueueUrl=url, Label="x", AWSAccountIds=["1"], Actions=["*"])[0] == "AWS.SimpleQueueService.UnsupportedOperation"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a b": {"DataType": "String", "StringValue": "x"}})[0] == "InvalidParameterValue"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a": {"DataType": "String", "StringValue": "x" * 4000}})[0] == "InvalidParameterValue"
