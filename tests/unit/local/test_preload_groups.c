@@ -193,4 +193,59 @@ CLAIM(many_groups_that_pause_and_resume_deliver_each_job_once)
     free(taken);
     rig_close(&rig);
 }
+
+/* ---- strict order ---- */
+
+enum { IN_ORDER = 4000, SMALL_QUOTA = 1000 };
+
+static void set_strict(struct rig *rig)
+{
+    struct topic_settings settings = {.flow.group_order = FLOW_STRICT};
+    assert_int_equal(engine_topic_put(rig->shard.engine, slice_of("mail"), &settings),
+                     QUEUE_CREATED);
+}
+
+/* Fails the first job of the topic, which waits an hour for its retry. */
+static void nack_first(struct rig *rig)
+{
+    struct engine_view view;
+    struct queue_result result = {0};
+    assert_int_equal(engine_take(rig->shard.engine, slice_of("mail"), 1, SIZE_MAX, 1000,
+                                 (struct slice){0}, rig_now(rig), &view),
+                     1);
+    struct engine_lease lease = {.key_low = view.key.low, .delivery = view.delivery};
+    struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = 3600 * 1000};
+    engine_answer(rig->shard.engine, &lease, &answer, rig_now(rig), &result);
+    assert_int_equal(result.status, QUEUE_OK);
+    engine_view_fini(&view);
+}
+
+CLAIM(a_retry_on_the_disk_holds_its_strict_group)
+{
+    struct rig rig;
+    unsigned ids[10], next = 0;
+    rig_open(&rig, HORIZON_MS, SMALL_QUOTA);
+    set_strict(&rig);
+    for (unsigned i = 0; i < IN_ORDER; i++)
+        push_of(&rig, "a", i, 1000 + i / 10);
+    push_of(&rig, "b", IN_ORDER, 1000);
+    for (unsigned i = 0; i < IN_ORDER; i++)
+        rig_push_in(&rig, "other", i, 1000 + i / 10);
+    rig_pass(&rig, 2000);
+    nack_first(&rig);
+    rig_restart(&rig);
+    push_of(&rig, "a", IN_ORDER + 1, 1); /* it must not overtake jobs that were on the disk */
+    rig_pass(&rig, 2000);
+    rig_evict(&rig);
+    assert_int_equal(rig_take(&rig, "mail", 10, ids), 1);
+    assert_int_equal(ids[0], IN_ORDER); /* of the other group */
+    assert_int_equal(rig_take(&rig, "mail", 10, ids), 0);
+    rig_pass(&rig, 3600 * 1000);
+    for (; rig_take(&rig, "mail", 1, ids); rig_pass(&rig, 1), next++)
+        assert_int_equal(ids[0], next < IN_ORDER ? next : IN_ORDER + 1);
+    assert_int_equal(next, IN_ORDER + 1);
+    rig_settle(&rig);
+    rig_assert_counts(&rig, "mail", 0, 0);
+    rig_close(&rig);
+}
 CLAIMS_MAIN(NULL, NULL)
