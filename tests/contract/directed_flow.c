@@ -1165,17 +1165,18 @@ static void a_returned_job_keeps_its_place(void **state)
     assert_int_equal(nack_at(0, 1), QUEUE_OK);
     pass_time(1000);
     expect_job("1");
-    assert_int_equal(
-        answer_one((struct queue_answer){
-            .verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease), .delay_ms = 5000}),
-        QUEUE_OK);
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_RETURN,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .delay_ms = 5000}),
+                     QUEUE_OK);
     expect_nothing(); /* it was tried before */
     pass_time(5100);
     expect_job("1");
     assert_int_equal(ack_at(0), QUEUE_OK);
     expect_job("2");
-    assert_int_equal(answer_one((struct queue_answer){
-                         .verb = QUEUE_RETURN, .lease = slice_of(taken[0].lease), .delay_ms = 5000}),
+    assert_int_equal(answer_one((struct queue_answer){.verb = QUEUE_RETURN,
+                                                      .lease = slice_of(taken[0].lease),
+                                                      .delay_ms = 5000}),
                      QUEUE_OK);
     push_in("a", "3");
     expect_job("3"); /* 2 was not tried, and has the place of its new due */

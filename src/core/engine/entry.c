@@ -534,12 +534,12 @@ struct ready_item entry_ready_item(const struct engine *engine, uint32_t id, int
 {
     const struct entry *entry = entry_at(engine, id);
     bool is_strict = entry_topic(engine, entry)->settings.flow.group_order == FLOW_STRICT;
-    struct ready_item item = {
-        .order = (uint64_t)entry->priority << 48 |
-                 ((uint64_t)entry_due_inner_ms(entry, skew_ms) & 0xffffffffffffu),
-        .sequence = entry->sequence,
-        .id = id,
-        .priority = (uint16_t)entry->priority};
+    struct ready_item item = {.order =
+                                  (uint64_t)entry->priority << 48 |
+                                  ((uint64_t)entry_due_inner_ms(entry, skew_ms) & 0xffffffffffffu),
+                              .sequence = entry->sequence,
+                              .id = id,
+                              .priority = (uint16_t)entry->priority};
     if (__builtin_expect(is_strict, 0)) {
         item.is_tried = entry_attempt(engine, entry) != 0;
         item.order = item.is_tried ? 0 : item.order ? item.order : 1;

@@ -996,8 +996,7 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
 void flow_check(const struct engine *engine, const struct topic *topic)
 {
     const struct flow *flow = topic->flow;
-    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0,
-             tried = 0;
+    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0, tried = 0;
     for (uint32_t i = 0; i < flow->group_count; i++) {
         const struct group *group = flow_group_at(engine, flow->groups[i]);
         check_group(engine, topic, i);

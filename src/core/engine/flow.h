@@ -32,7 +32,7 @@ struct group {
     uint32_t topic;
     uint32_t leased;
     uint32_t waiting;     /* its part of topic.waiting */
-    uint32_t tried; /* jobs that wait, ready or not, after an attempt */
+    uint32_t tried;       /* jobs that wait, ready or not, after an attempt */
     uint32_t jobs;        /* references: jobs in memory and successors that name it */
     uint32_t next;        /* chain of the table */
     uint32_t list_at;     /* position in flow.groups */

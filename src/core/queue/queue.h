@@ -78,7 +78,7 @@ enum queue_status {
     QUEUE_GROUP_FULL,     /* push of a new job: its group has the maximum number of jobs */
     QUEUE_TOO_MANY_GROUPS, /* settings of a group: the topic has GROUP_SETTINGS_MAX groups with settings */
     QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased */
-    QUEUE_STATUSES   /* number of statuses */
+    QUEUE_STATUSES /* number of statuses */
 };
 
 /* ---- calls ---- */

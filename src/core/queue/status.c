@@ -72,9 +72,10 @@ static const struct {
                                         "stored; try again once some are done, or raise the limit"},
     [QUEUE_TOO_MANY_GROUPS] = {"too_many_groups", "the topic has 10,000 groups with settings of "
                                                   "their own; delete the settings of some groups"},
-    [QUEUE_NOT_EMPTY] = {"not_empty", "group_order and one_shard can be changed only while the topic "
-                                      "has no waiting and no leased jobs; purge the topic, or use "
-                                      "another one"},
+    [QUEUE_NOT_EMPTY] = {"not_empty",
+                         "group_order and one_shard can be changed only while the topic "
+                         "has no waiting and no leased jobs; purge the topic, or use "
+                         "another one"},
     [QUEUE_DRAINING] = {"draining", "the server accepts no new jobs, because it is being drained; "
                                     "push to another server, or try again later"},
     [QUEUE_UNSUPPORTED] =

@@ -24,7 +24,7 @@ enum {
 struct sqs_queue {
     int64_t visibility_s, retention_s, delay_s, wait_s, message_bytes; /* retention 0: forever */
     int64_t created_s, modified_s;
-    int64_t receives_max;         /* 0: no RedrivePolicy */
+    int64_t receives_max; /* 0: no RedrivePolicy */
     bool is_fifo;
     /* Of a FIFO queue: ContentBasedDeduplication; DeduplicationScope is messageGroup; FifoThroughputLimit
      * is perMessageGroupId, which is only stored. */

@@ -795,8 +795,7 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
         if (!failed)
             failed = load_kept_topics(preload, preload->topics.runs[i]);
         if (failed)
-            snprintf(error, error_bytes,
-                     "cannot read jobs of run %u: %s, check with 'tarry fsck'",
+            snprintf(error, error_bytes, "cannot read jobs of run %u: %s, check with 'tarry fsck'",
                      preload->topics.runs[i]->number, strerror(-failed));
     }
     if (failed == -ENOMEM)
