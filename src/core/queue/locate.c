@@ -11,10 +11,11 @@ struct locate {
     uint32_t left; /* jobs that may still be returned */
     char id[JOB_ID_BYTES_MAX];
     size_t id_bytes;
-    /* Of the current page: the topics to search, then those that have the job. */
+    /* Of the current page: the topics to search, then those that have the job or may keep it. */
     struct queue_find finds[PAGE_TOPICS];
     char names[PAGE_TOPICS][JOB_TOPIC_BYTES_MAX];
-    size_t count, next; /* of finds; index of the next one to get */
+    bool keeps[PAGE_TOPICS]; /* the topic has finished jobs */
+    size_t count, next;      /* of finds; index of the next one to get */
     char last[JOB_TOPIC_BYTES_MAX];
     size_t last_bytes; /* last topic of the page: the next page begins after it */
     bool is_last_page;
@@ -73,12 +74,15 @@ static void locate_get_next(struct locate *locate)
         locate_ask_page(locate);
     } else {
         const struct queue_find *find = &locate->finds[locate->next++];
-        queue_get(locate->queue, find->topic, find->id,
-                  (struct queue_reply_to){.done = on_got, .owner = locate});
+        const struct queue_reply_to reply_to = {.done = on_got, .owner = locate};
+        if (locate->listener.finished)
+            queue_get_finished(locate->queue, find->topic, find->id, reply_to);
+        else
+            queue_get(locate->queue, find->topic, find->id, reply_to);
     }
 }
 
-/* Keeps the topics of the page that have the job. */
+/* Keeps the topics of the page that have the job, and those that may keep it as a finished one. */
 static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct locate *locate = owner;
@@ -91,19 +95,21 @@ static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
             locate_finish(locate, status, false);
             return;
         }
-        if (status == QUEUE_OK)
+        if (status == QUEUE_OK || locate->keeps[i])
             locate->finds[count++] = locate->finds[i];
     }
     locate->count = count;
     locate_get_next(locate);
 }
 
-static void locate_look_at(struct locate *locate, struct slice topic)
+static void locate_look_at(struct locate *locate, const struct queue_topic *shown)
 {
+    struct slice topic = shown->name;
     const struct locate_listener *listener = &locate->listener;
     if (listener->looks_at && !listener->looks_at(listener->owner, listener->tag, topic))
         return;
     char *name = locate->names[locate->count];
+    locate->keeps[locate->count] = listener->finished && shown->counts.finished > 0;
     memcpy(name, topic.at, topic.len);
     locate->finds[locate->count++] =
         (struct queue_find){.topic = slice_make(name, topic.len), .id = locate_id(locate)};
@@ -123,7 +129,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     locate->is_last_page = left < PAGE_TOPICS;
     locate->count = locate->next = 0;
     for (size_t i = 0; i < count; i++)
-        locate_look_at(locate, reply->topics[at + i].name);
+        locate_look_at(locate, &reply->topics[at + i]);
     if (count) {
         struct slice last = reply->topics[at + count - 1].name;
         memcpy(locate->last, last.at, last.len);

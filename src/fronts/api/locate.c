@@ -79,7 +79,8 @@ static void locate_job(struct http_call *call)
                                                  .wanted = locate_is_wanted,
                                                  .done = locate_on_done,
                                                  .owner = locating,
-                                                 .tag = http_exchange_tag(exchange)};
+                                                 .tag = http_exchange_tag(exchange),
+                                                 .finished = true};
         uint32_t limit =
             http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LOCATE_JOBS;
         if (locate_start(call->front->queue, call->id, limit, &listener))

@@ -173,6 +173,18 @@ def test_a_job_is_located_in_every_topic_that_has_one(server):
     cli(server, "locate", "nobody", code=NOTHING)
 
 
+def test_a_finished_job_that_is_kept_is_located(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/kept-1?keep_finished=1h")
+    for topic in ("kept-1", "kept-2", "kept-3"):
+        client.push(topic, "ended")
+    for topic in ("kept-1", "kept-2"):
+        client.good("POST", f"/v1/ack?lease={client.take(topic, wait='10s')[0]['lease']}")
+    found = locate(client, "ended")["jobs"]
+    assert [(job["topic"], job["state"], job.get("outcome")) for job in found] == [("kept-1", "finished", "acked"), ("kept-3", "ready", None)]
+    assert "finished" in cli(server, "locate", "ended")
+
+
 def test_a_job_is_located_among_more_topics_than_a_page_has(server):
     client = server.client()
     items = [{"topic": f"page-{number:04}", "id": "filler", "delay": "1h", "body": ""} for number in range(1100)]
