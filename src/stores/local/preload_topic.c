@@ -587,67 +587,43 @@ int64_t preload_topics_sort_ms(const struct preload_topics *topics)
 
 /* ---- refilling ---- */
 
-/* Sets *when_ms to that of a place to read from, if it is earlier, or if *is_first. */
-static void consider_from(const struct preload_topics *topics, enum job_section section,
-                          const struct preload_from *from, bool *found, int64_t *when_ms)
-{
-    int64_t up_ms = inner_ms_of(topics, section, from->when_ms);
-    if (!*found || up_ms < *when_ms)
-        *when_ms = up_ms;
-    *found = true;
-}
-
-/* Returns whether something is to be read in a range. Sets *when_ms (inner clock). */
-static bool range_first_ms(const struct preload_topics *topics, const struct preload_place *place,
-                           enum job_section section, int64_t *when_ms)
+/* Returns when (inner clock) the first job that is to be read in a range falls due, or earlier; INT64_MAX: nothing is to be
+ * read. */
+static int64_t range_first_ms(const struct preload_topics *topics,
+                              const struct preload_place *place, enum job_section section)
 {
     const struct preload_range *range = &place->ranges[section - PRELOAD_WAITING_FIRST];
     const struct preload_topic *topic = place->topic;
     uint32_t end = place->run->cursors[section].next;
-    bool found = false;
+    int64_t first_ms = INT64_MAX;
     if (!range->is_open)
-        return false;
+        return first_ms;
     if (topic->is_refilling && range->rest.slot < end)
-        consider_from(topics, section, &range->rest, &found, when_ms);
+        first_ms = range->rest.when_ms;
     for (size_t i = 0; i < range->aparts.count; i++)
-        if (topic->aparts.at[i].wants && range->aparts.at[i].slot < end)
-            consider_from(topics, section, &range->aparts.at[i], &found, when_ms);
-    return found;
+        if (topic->aparts.at[i].wants && range->aparts.at[i].slot < end &&
+            range->aparts.at[i].when_ms < first_ms)
+            first_ms = range->aparts.at[i].when_ms;
+    return first_ms == INT64_MAX ? first_ms : inner_ms_of(topics, section, first_ms);
 }
 
-/* Returns the section to read first, counted from PRELOAD_WAITING_FIRST, or
- * PRELOAD_WAITING_SECTIONS if nothing is to be read. Sets *when_ms (inner clock). */
-static unsigned place_first_section(const struct preload_topics *topics,
-                                    const struct preload_place *place, int64_t *when_ms)
-{
-    unsigned first = PRELOAD_WAITING_SECTIONS;
-    for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
-        int64_t up_ms;
-        if (!range_first_ms(topics, place, i + PRELOAD_WAITING_FIRST, &up_ms))
-            continue;
-        if (first == PRELOAD_WAITING_SECTIONS || up_ms < *when_ms) {
-            first = i;
-            *when_ms = up_ms;
-        }
-    }
-    return first;
-}
-
-/* Returns the place of the topic whose skipped jobs fall due first. */
+/* Returns the place of the topic whose jobs to be read fall due first, and its section; NULL: nothing is to be read. */
 static struct preload_place *topic_first_place(const struct preload_topics *topics,
                                                const struct preload_topic *topic,
                                                enum job_section *section)
 {
     struct preload_place *first = NULL;
-    int64_t first_ms = INT64_MAX, up_ms = 0;
+    int64_t first_ms = INT64_MAX;
     for (struct list *at = topic->places.next; at != &topic->places; at = at->next) {
         struct preload_place *place = list_entry(at, struct preload_place, list);
-        unsigned in = place_first_section(topics, place, &up_ms);
-        if (in == PRELOAD_WAITING_SECTIONS || (first && up_ms >= first_ms))
-            continue;
-        first = place;
-        first_ms = up_ms;
-        *section = in + PRELOAD_WAITING_FIRST;
+        for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
+            int64_t up_ms = range_first_ms(topics, place, PRELOAD_WAITING_FIRST + i);
+            if (up_ms >= first_ms)
+                continue;
+            first = place;
+            first_ms = up_ms;
+            *section = PRELOAD_WAITING_FIRST + i;
+        }
     }
     return first;
 }
