@@ -81,6 +81,18 @@ struct due {
     bool waits;
 };
 
+/* The first minutes are those of the whole forecast. */
+static void check_soon(struct engine *engine, struct slice topic, struct engine_now now,
+                       const struct timeline *whole)
+{
+    struct engine_forecast *soon = calloc(1, sizeof *soon);
+    timeline_init(&soon->timeline, now.wall_ms - now.wall_ms % MINUTE_MS);
+    assert_true(engine_soon(engine, topic, now, soon));
+    for (uint32_t at = whole->first; at < whole->first + FORECAST_SOON; at++)
+        assert_int_equal(soon->timeline.minutes[at], whole->minutes[at]);
+    free(soon);
+}
+
 static void check_all(struct engine *engine, const struct due *dues, uint64_t topic,
                       struct engine_now now)
 {
@@ -103,6 +115,7 @@ static void check_all(struct engine *engine, const struct due *dues, uint64_t to
     assert_memory_equal(is.minutes, should.minutes, sizeof is.minutes);
     assert_memory_equal(is.hours, should.hours, sizeof is.hours);
     assert_int_equal(is.later, should.later);
+    check_soon(engine, which, now, &found->timeline);
     free(found);
 }
 
@@ -159,11 +172,13 @@ CLAIM(memory_is_bounded_and_the_sums_are_right)
     struct name text;
     uint64_t estimated = 0;
 
-    for (uint64_t i = 0; i < MANY * EACH; i++)
+    for (uint64_t i = 0; i < MANY * EACH; i++) {
+        /* The last of each topic is due soon, and no page of its own is left for it. */
+        int64_t spread = i < MANY * (EACH - 1) ? 10 * 24 * hour_ms : 2 * MINUTE_MS;
         push_at(engine, name_of(&text, "t", i % MANY), i,
-                now.wall_ms + 1000 +
-                    (int64_t)random_below(&random, (uint64_t)(10 * 24 * hour_ms - 1000)),
+                now.wall_ms + 1000 + (int64_t)random_below(&random, (uint64_t)(spread - 1000)),
                 true, now);
+    }
     assert_true(engine->forecast.top < FORECAST_PAGES_MAX);
     engine_check(engine);
     for (uint64_t i = 0; i <= MANY; i++) {
@@ -176,6 +191,8 @@ CLAIM(memory_is_bounded_and_the_sums_are_right)
             sum += shown.hours[hour];
         assert_int_equal(sum + shown.later, i == MANY ? MANY * EACH : EACH);
         estimated += found->estimated;
+        check_soon(engine, i == MANY ? slice_of("") : name_of(&text, "t", i), now,
+                   &found->timeline);
         if (i == MANY)
             assert_false(found->estimated); /* all of them are counted, wherever */
         free(found);
@@ -234,8 +251,35 @@ CLAIM(an_unknown_topic_has_no_forecast)
     struct engine_forecast *found = calloc(1, sizeof *found);
 
     assert_false(engine_forecast(engine, slice_of("t"), now, found));
+    assert_false(engine_soon(engine, slice_of("t"), now, found));
     free(found);
     engine_free(engine);
+}
+
+/* ---- within the next minute ---- */
+
+CLAIM(soon_is_the_rest_of_this_minute_and_a_share_of_the_next_rounded_up)
+{
+    static const struct {
+        uint64_t now, next;
+        int64_t passed_ms;
+        uint64_t soon;
+    } cases[] = {{0, 0, 59999, 0},
+                 {3, 7, 0, 3},
+                 {3, 1, 1, 4},
+                 {3, 60, 30000, 33},
+                 {0, 60, 60000, 60},
+                 {5, 60, 90000, 65},
+                 {5, 60, -1, 5},
+                 {0, UINT64_C(1) << 47, 30000, UINT64_C(1) << 46},
+                 {0, 60001, 59999, 60000},
+                 {1, 59999, 1, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct queue_forecast forecast = {.from_ms = 1750000020000,
+                                          .minutes = {cases[i].now, cases[i].next, 1000}};
+        assert_int_equal(queue_forecast_soon(&forecast, forecast.from_ms + cases[i].passed_ms),
+                         cases[i].soon);
+    }
 }
 
 /* ---- shared out ---- */
