@@ -23,7 +23,7 @@ function draw(load, span) {
     return [
         bars(values, { label, top, ticks, of: (index) => t("load.of", { n: number(values[index]), when: at(index), until: at(index + 1) }) }),
         el("dl", { class: "facts inline" },
-            [["load.sum", sum], ["load.overdue", load.overdue], ["load.later", total(load.hours) + (load.later ?? 0) - sum]].map(([word, n]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, number(n ?? 0))))),
+            [["load.sum", sum], ["load.soon", load.soon], ["load.overdue", load.overdue], ["load.later", total(load.hours) + (load.later ?? 0) - sum]].map(([word, n]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, number(n ?? 0))))),
         load.estimated ? el("p", { class: "help" }, t("load.estimated")) : null,
     ];
 }

@@ -170,6 +170,7 @@ const WORDS = {
     "load.labelHour": ["Jobs that fall due in each minute of the next hour: {sum} in total, at most {max} in one minute", "未来一小时每分钟到期的作业：共 {sum} 个，每分钟最多 {max} 个"],
     "load.labelDays": ["Jobs that fall due in each hour of the next seven days: {sum} in total, at most {max} in one hour", "未来七天每小时到期的作业：共 {sum} 个，每小时最多 {max} 个"],
     "load.sum": ["shown", "图中"],
+    "load.soon": ["within a minute", "一分钟内"],
     "load.overdue": ["overdue", "已过期"],
     "load.later": ["later", "更晚"],
     "load.estimated": ["Partly estimated: some jobs are only counted in groups", "部分为估算值：有些作业只按组计数"],

@@ -23,10 +23,13 @@ static void on_load(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     const struct queue_forecast *load = reply->forecast;
     struct buffer *body = http_answer_start(exchange);
+    int64_t now_ms = queue_wall_ms(exchange->front->queue);
     buffer_append_text(body, "{\"at\":");
-    json_write_time(body, queue_wall_ms(exchange->front->queue));
+    json_write_time(body, now_ms);
     json_write_member(body, "overdue");
     buffer_append_u64(body, load->overdue);
+    json_write_member(body, "soon");
+    buffer_append_u64(body, queue_forecast_soon(load, now_ms));
     json_write_member(body, "minutes_from");
     json_write_time(body, load->from_ms);
     write_numbers(body, "minutes", load->minutes, FORECAST_MINUTES);

@@ -150,6 +150,7 @@ def test_a_topic_shows_the_jobs_that_are_due_soon(held):
     for now in (NOON, NOON + 15, NOON + 45, NOON + 60, NOON + 125, NOON + 200):
         assert client.call("POST", f"/v1/clock/advance?to={stamp(now)}").status == 200
         assert (now, client.topic("t")["soon"], metric(client, "t")) == (now, soon_of(dues, now), [soon_of(dues, now)])
+        assert load(client, "t")["soon"] == soon_of(dues, now)
     assert client.topic("other")["soon"] == 0 and metric(client, "other") == [0]
     (lease,) = [job["lease"] for job in client.call("POST", "/v1/topics/t/take").json()["jobs"]]
     client.call("POST", f"/v1/nack?lease={lease}&delay=20s")
