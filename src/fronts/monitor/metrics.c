@@ -307,9 +307,9 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
     if (!scrape)
         return NULL;
     scrape->front = front;
-    scrape->counts_soon = info->soon;
     scrape->tag = http_exchange_tag(exchange);
     scrape->page_topics = monitor_store_is_embedded(info) ? PAGE_TOPICS : PAGE_TOPICS_AWAY;
+    scrape->counts_soon = info->soon;
     scrape->now_ms = queue_wall_ms(front->queue);
     scrape->step = exchange->caller->has_all_topics ? steps : own_steps;
     list_init(&scrape->next.list);
