@@ -30,8 +30,7 @@ struct locate_listener {
     void (*done)(void *owner, uint64_t tag, const struct locate_result *result);
     void *owner;
     uint64_t tag;
-    bool
-        finished; /* kept jobs are also found, at the cost of one more call per topic that has some */
+    bool finished; /* kept jobs are also found; costs a call per topic that has some */
 };
 
 /* Finds up to `limit` jobs. `id` need only be valid during the call. False: out of memory, and the listener is not
