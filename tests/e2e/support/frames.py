@@ -1,5 +1,6 @@
 """A client of HTTP/2 that sends any frame, valid or not. It decodes headers with python3-hpack and encodes them literally."""
 
+import collections
 import socket
 import struct
 import time
@@ -61,6 +62,7 @@ class Peer:
         self.decoder, self.bytes, self.answers, self.next_stream = hpack.Decoder(), b"", {}, 1
         self.settings, self.goaways, self.pongs = {}, [], 0
         self.holds_pongs = self.keeps_window = False
+        self.rooms = collections.defaultdict(lambda: 65535)  # bytes of bodies that the server still allows: of the connection (0) and of a stream
         payload = b"".join(struct.pack(">HI", *setting) for setting in settings)
         self.socket.sendall(PREFACE + self.frame(SETTINGS, 0, 0, payload))
 
@@ -77,6 +79,9 @@ class Peer:
         return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
     def send(self, kind, flags, stream, payload=b""):
+        if kind == DATA:
+            self.rooms[0] -= len(payload)
+            self.rooms[stream] -= len(payload)
         self.socket.sendall(self.frame(kind, flags, stream, payload))
 
     def open(self, fields, body=None, end=True):
@@ -91,11 +96,24 @@ class Peer:
             if body is not None:
                 part = body[at:at + 16384]
                 out += self.frame(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, stream, part)
+                self.rooms[0] -= len(part)
+                self.rooms[stream] -= len(part)
         self.socket.sendall(out)
         return stream
 
     def call(self, method, path, body=None, fields=()):
-        return self.wait(self.open(request(method, path, fields), body))
+        if len(body or b"") <= 65535:
+            return self.wait(self.open(request(method, path, fields), body))
+        stream, at = self.open(request(method, path, fields), end=False), 0
+        answer = self.answers[stream]
+        while at < len(body) and not answer.ended and answer.reset is None:
+            part = body[at:at + min(self.rooms[0], self.rooms[stream], 16384)]
+            if part:
+                self.send(DATA, END_STREAM if at + len(part) == len(body) else 0, stream, part)
+                at += len(part)
+            else:
+                self.read()  # until the server allows more
+        return self.wait(stream)
 
     def reset(self, stream, code=CANCEL):
         self.send(RST_STREAM, 0, stream, struct.pack(">I", code))
@@ -131,6 +149,8 @@ class Peer:
             self.send(PING, ACK, 0, frame.payload)
         elif frame.type == GOAWAY:
             self.goaways.append(struct.unpack(">II", frame.payload[:8]))
+        elif frame.type == WINDOW_UPDATE:
+            self.rooms[frame.stream] += int.from_bytes(frame.payload, "big")
         elif frame.type == HEADERS:
             fields = dict(self.decoder.decode(frame.payload))
             if ":status" not in fields:
