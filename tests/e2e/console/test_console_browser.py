@@ -194,6 +194,7 @@ def test_the_coming_load_is_drawn(browser, client):
     client.push_batch([{"topic": "load", "body": "x", "delay": f"{20 * n + 60}s"} for n in range(30)])
     browser.open("#/topics/load", is_new=True)
     browser.sees("Upcoming load")
+    browser.sees("within a minute")
     browser.wait(lambda: sum(1 for one in browser.all("svg rect") if float(one.get_attribute("height") or 0) > 0) > 3, "bars")
     browser.open("#/")
     browser.press("Week")
