@@ -1,10 +1,12 @@
 /* Calls with statements of their own: queries, topic calls, and operations of the server itself. */
 #include "sql/mysql/calls.h"
 #include "queue/cursor.h"
+#include "queue/groups.h"
 #include "sql/mysql/job_row.h"
 #include "sql/mysql/link.h"
 #include "sql/topic.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,16 @@ static bool keep(struct mysql_link *link, struct sql_call *call)
     return sql_call_keep(call, kept, mysql_result_free);
 }
 
+/* Reads why a ready job is held: the number of the reason, a blank, and until when. */
+static void read_held(struct queue_job *job, const char *text)
+{
+    char *end;
+    if (!text || job->job.state != JOB_READY)
+        return;
+    job->held_by = (enum flow_held)strtol(text, &end, 10);
+    job->held_until_ms = *end ? mysql_number(end + 1) : 0;
+}
+
 static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result,
                       bool has_name)
 {
@@ -42,7 +54,8 @@ static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES 
     while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
         struct job *job = &call->jobs[call->job_count++].job;
-        mysql_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
+        mysql_job_read(job, row + 2 + has_name, lengths + 2 + has_name, link->now_ms);
+        read_held(&call->jobs[call->job_count - 1], row[1 + has_name]);
         job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
         job->body = text_of(row, lengths, has_name);
     }
@@ -110,6 +123,8 @@ static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *l
             figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
     for (int i = 0; i < SQL_COUNTS; i++)
         figures.counts[i] = mysql_number(row[SQL_FIGURE_COUNTS + i]);
+    for (int i = 0; i < SQL_FLOW_FIGURES; i++)
+        figures.flow[i] = mysql_number(row[SQL_TOPIC_FIGURES + SQL_COUNTS - 1 + i]);
     return figures;
 }
 
@@ -283,9 +298,10 @@ static void append_get(struct mysql_link *link, struct sql_call *call)
     }
     struct buffer *out = statement_of(link, call, read_get);
     buffer_append_format(out,
-                         "SELECT t.name,j.body,%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
+                         "SELECT t.name,j.body,IF(t.flow>0 AND j.state=1 AND j.due<=%lld,"
+                         "tarry.server_held(j.topic,COALESCE(j.grp,2),%lld),NULL),%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
                          "j.topic=t.topic WHERE t.name=",
-                         mysql_job_columns);
+                         (long long)link->now_ms, (long long)link->now_ms, mysql_job_columns);
     mysql_quote(out, call->command->get.topic);
     buffer_append_text(out, " AND j.id=");
     mysql_quote(out, call->command->get.id);
@@ -306,10 +322,16 @@ static void append_list_level(struct mysql_link *link, struct buffer *out, struc
                               const struct queue_cursor *cursor, int32_t level)
 {
     const struct queue_list *list = &call->command->list;
+    char held[128] = "NULL";
+    if (topic_of(link, call)->flow)
+        (void)snprintf(held, sizeof held,
+                       "IF(j.state=1 AND j.due<=%lld,tarry.server_held(j.topic,COALESCE(j.grp,2),"
+                       "%lld),NULL)",
+                       (long long)link->now_ms, (long long)link->now_ms);
     buffer_append_format(out,
-                         "(SELECT %s AS body,%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
+                         "(SELECT %s AS body,%s,%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
                          "j.topic=%u AND j.level=%d AND j.due>=%lld AND (j.due>%lld OR j.seq>%llu)",
-                         list->with_body ? "j.body" : "''", mysql_job_columns,
+                         list->with_body ? "j.body" : "''", held, mysql_job_columns,
                          topic_of(link, call)->number, level, (long long)cursor->due_ms,
                          (long long)cursor->due_ms, (unsigned long long)cursor->sequence);
     append_state(out, list->state, link->now_ms);
@@ -373,6 +395,17 @@ static void append_steps_set(struct buffer *out, const struct backoff *backoff,
     mysql_quote_bytes(out, policy_write_steps(backoff, steps));
 }
 
+static void append_flow(struct buffer *out, const struct topic_flow *flow)
+{
+    buffer_append_format(
+        out,
+        ",lim=%u,rate_count=%u,rate_unit=%d,burst=%u,group_lim=%u,group_rate_count=%u,"
+        "group_rate_unit=%d,group_burst=%u,group_max_jobs=%llu",
+        flow->topic.limit, flow->topic.rate.count, (int)flow->topic.rate.unit, flow->topic.burst,
+        flow->group.limit, flow->group.rate.count, (int)flow->group.rate.unit, flow->group.burst,
+        (unsigned long long)flow->group_max_jobs);
+}
+
 static void append_put(struct mysql_link *link, struct sql_call *call, struct mysql_topic *topic)
 {
     const struct topic_settings *settings = &call->command->topic.settings;
@@ -401,7 +434,13 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
                          (unsigned long long)settings->keep_finished_bytes, settings->keep_body);
     mysql_quote_bytes(out, settings->extension);
     append_steps_set(out, &settings->policy.backoff, &topic->settings.policy.backoff);
+    bool has_flow = !topic_flow_equal(&settings->flow, &topic->settings.flow);
+    if (has_flow)
+        append_flow(out, &settings->flow);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
+    if (has_flow)
+        buffer_append_format(mysql_statement(link, NULL), "CALL tarry.server_flow_set(%u)",
+                             topic->number);
     link->history.wants_days =
         link->history.wants_days || settings->history_ms > topic->settings.history_ms;
     if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
@@ -424,6 +463,15 @@ static void append_pause(struct mysql_link *link, struct sql_call *call,
     buffer_append_format(mysql_statement(link, NULL),
                          "UPDATE tarry.topic SET paused=%d,paused_until=%lld WHERE topic=%u",
                          is_pause, (long long)until_ms, topic->number);
+    if (is_pause || !topic->flow)
+        return;
+    /* a resume ends a hold of the topic */
+    buffer_append_format(mysql_statement(link, NULL),
+                         "DELETE FROM tarry.grp_note WHERE topic=%u AND grp=1 AND held IS NOT NULL",
+                         topic->number);
+    buffer_append_format(mysql_statement(link, NULL),
+                         "UPDATE tarry.grp SET held_until=0 WHERE topic=%u AND grp=1",
+                         topic->number);
 }
 
 /* Appends one step of a purge or redrive, which selects rows for the rules. */
@@ -568,6 +616,144 @@ static void append_finds(struct mysql_link *link, struct sql_call *call)
     link->wire.text.failed = link->wire.text.failed || !call->items;
 }
 
+/* ---- groups ---- */
+
+/* Columns of tarry.server_groups. */
+enum {
+    GROUP_NAME,
+    GROUP_IS_SET,
+    GROUP_WEIGHT,
+    GROUP_LIMIT,
+    GROUP_RATE_COUNT,
+    GROUP_RATE_UNIT,
+    GROUP_BURST,
+    GROUP_JOBS_MAX,
+    GROUP_PAUSED,
+    GROUP_PAUSED_UNTIL,
+    GROUP_READY,
+    GROUP_LEASED,
+    GROUP_HELD_BY,
+    GROUP_HELD_UNTIL,
+    GROUP_OLDEST
+};
+
+static struct queue_group group_of(MYSQL_ROW row, const unsigned long *lengths)
+{
+    return (struct queue_group){
+        .name = text_of(row, lengths, GROUP_NAME),
+        .has_settings = mysql_number(row[GROUP_IS_SET]) != 0,
+        .settings = {.weight = (uint32_t)mysql_number(row[GROUP_WEIGHT]),
+                     .limits = {.limit = (uint32_t)mysql_number(row[GROUP_LIMIT]),
+                                .rate = {(uint32_t)mysql_number(row[GROUP_RATE_COUNT]),
+                                         (enum frequency_unit)mysql_number(row[GROUP_RATE_UNIT])},
+                                .burst = (uint32_t)mysql_number(row[GROUP_BURST])},
+                     .max_jobs = (uint64_t)mysql_number(row[GROUP_JOBS_MAX]),
+                     .paused = mysql_number(row[GROUP_PAUSED]) != 0,
+                     .paused_until_ms = mysql_number(row[GROUP_PAUSED_UNTIL])},
+        .ready = (uint64_t)mysql_number(row[GROUP_READY]),
+        .leased = (uint64_t)mysql_number(row[GROUP_LEASED]),
+        .held_by = (enum flow_held)mysql_number(row[GROUP_HELD_BY]),
+        .held_until_ms = mysql_number(row[GROUP_HELD_UNTIL]),
+        .oldest_ready_due_ms = mysql_number(row[GROUP_OLDEST]),
+    };
+}
+
+static bool read_groups(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    const struct command *command = call->command;
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    size_t limit = command->kind == COMMAND_GROUPS ? command->groups.limit : 1;
+    MYSQL_ROW row;
+    if (!keep(link, call))
+        return false;
+    call->groups = calloc(count ? count : 1, sizeof *call->groups);
+    if (!call->groups)
+        return false;
+    if (call->status == QUEUE_OK && command->kind == COMMAND_GROUP && !count)
+        call->status = QUEUE_NOT_FOUND;
+    if (call->status != QUEUE_OK)
+        return true;
+    while (call->group_count < limit && (row = libmariadb.mysql_fetch_row(result)))
+        call->groups[call->group_count++] = group_of(row, libmariadb.mysql_fetch_lengths(result));
+    if (count > limit)
+        call->cursor_bytes =
+            groups_cursor_write(call->cursor, command->groups.order, &call->groups[limit - 1]);
+    return true;
+}
+
+static bool read_group_put(struct mysql_link *link, const struct mysql_step *step,
+                           MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    struct sql_notification *notification = sql_effects_notification(
+        &link->context->effects, step->call->command->group.topic);
+    if (row && mysql_number(row[0]))
+        step->call->status = QUEUE_TOO_MANY_GROUPS;
+    if (notification)
+        notification->look = true;
+    return true;
+}
+
+static void append_group_put(struct mysql_link *link, struct sql_call *call, uint32_t topic)
+{
+    const struct queue_group_call *group = &call->command->group;
+    const struct group_settings *settings = &group->settings;
+    int64_t until_ms =
+        settings->paused_until_ms ? settings->paused_until_ms + link->context->adjust_ms : 0;
+    struct buffer *out = procedure_of(link, call, read_group_put);
+    buffer_append_format(out, "CALL tarry.server_group_put(%u,", topic);
+    mysql_quote(out, group->group);
+    if (group->verb == QUEUE_GROUP_PUT)
+        buffer_append_format(out, ",1,%u,%u,%u,%d,%u,%llu,%d,%lld)", settings->weight,
+                             settings->limits.limit, settings->limits.rate.count,
+                             (int)settings->limits.rate.unit, settings->limits.burst,
+                             (unsigned long long)settings->max_jobs, settings->paused,
+                             (long long)until_ms);
+    else
+        buffer_append_text(out, ",0,0,0,0,0,0,0,0,0)");
+}
+
+static void append_group(struct mysql_link *link, struct sql_call *call)
+{
+    const struct queue_group_call *group = &call->command->group;
+    const struct mysql_topic *topic = mysql_names_find(&link->topics.names, group->topic);
+    if (!topic || !topic->number) {
+        call->status =
+            group->verb == QUEUE_GROUP_PUT ? QUEUE_TOO_MANY_TOPICS : QUEUE_NOT_FOUND;
+        return;
+    }
+    if (group->verb != QUEUE_GROUP_GET)
+        append_group_put(link, call, topic->number);
+    if (group->verb == QUEUE_GROUP_DELETE)
+        return;
+    struct buffer *out = procedure_of(link, call, read_groups);
+    buffer_append_format(out, "CALL tarry.server_groups(%u,", topic->number);
+    mysql_quote(out, group->group);
+    buffer_append_text(out, ",0,1,0,NULL)");
+}
+
+/* Appends the query of a list of groups. Reads one more than requested, to see whether there are more. */
+static void append_groups(struct mysql_link *link, struct sql_call *call)
+{
+    const struct queue_groups_call *groups = &call->command->groups;
+    const struct mysql_topic *topic = mysql_names_find(&link->topics.names, groups->topic);
+    struct groups_place place = {0};
+    if (!topic || !topic->number) {
+        call->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    (void)groups_place_parse(groups, &place);
+    struct buffer *out = procedure_of(link, call, read_groups);
+    buffer_append_format(out, "CALL tarry.server_groups(%u,NULL,%d,%u,%llu,", topic->number,
+                         (int)groups->order, groups->limit + 1, (unsigned long long)place.number);
+    if (place.is_set)
+        mysql_quote(out, place.name);
+    else
+        buffer_append_text(out, "NULL");
+    buffer_append_byte(out, ')');
+}
+
 static void append_command(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
@@ -595,8 +781,12 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     case COMMAND_CHANGE:
     case COMMAND_TAKE:
     case COMMAND_AWAIT:
+        break;
     case COMMAND_GROUP:
+        append_group(link, call);
+        break;
     case COMMAND_GROUPS:
+        append_groups(link, call);
         break;
     }
 }

@@ -29,14 +29,16 @@ enum {
     JOB_COLUMN_NEXT_DUE,
     JOB_COLUMN_KEEP,
     JOB_COLUMN_PROGRESS,
-    JOB_COLUMN_STEPS
+    JOB_COLUMN_STEPS,
+    JOB_COLUMN_GROUP
 };
 
 const char mysql_job_columns[] =
     "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
     "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
     "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,j.keep,"
-    "j.progress,j.backoff_steps";
+    "j.progress,j.backoff_steps,IF(j.grp IS NULL,NULL,(SELECT k.name FROM tarry.grp k WHERE "
+    "k.topic=j.topic AND k.grp=j.grp))";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
@@ -79,6 +81,7 @@ void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->has_keep = row[JOB_COLUMN_KEEP] != NULL;
     job->keep_ms = mysql_number(row[JOB_COLUMN_KEEP]);
     job->progress = text_of(row, lengths, JOB_COLUMN_PROGRESS);
+    job->group = text_of(row, lengths, JOB_COLUMN_GROUP);
     if (job->policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(text_of(row, lengths, JOB_COLUMN_STEPS), &job->policy.backoff);
 }

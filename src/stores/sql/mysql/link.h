@@ -6,6 +6,7 @@
 
 #include "sql/call.h"
 #include "sql/dialect.h"
+#include "sql/mysql/flow.h"
 #include "sql/mysql/history.h"
 #include "sql/mysql/kept.h"
 #include "sql/mysql/notifications.h"
@@ -33,6 +34,7 @@ struct mysql_link {
     struct mysql_rows rows;
     struct mysql_history history;
     struct mysql_takes takes;
+    struct mysql_flow flow;
     struct mysql_inbox inbox;
     struct mysql_outbox outbox;
 };

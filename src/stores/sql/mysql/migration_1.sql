@@ -51,7 +51,15 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   keep_body TINYINT NOT NULL DEFAULT 0, has_kept TINYINT NOT NULL DEFAULT 0, -- a push has set keep_finished of its job
   backoff_steps VARBINARY(176), -- of a list (kind 4): milliseconds, with commas
   extension MEDIUMBLOB,
-  version BIGINT NOT NULL DEFAULT 0 -- rises with each change of the row, by a trigger
+  -- 0: takes need no look at tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold,
+  -- 8 groups have limits of their own, 16 groups have a limit of jobs
+  flow INT NOT NULL DEFAULT 0,
+  flow_begun BIGINT NOT NULL DEFAULT 0, flow_fill BIGINT, -- when its jobs became those of groups, and when the upkeep repeats that for late transactions
+  lim BIGINT NOT NULL DEFAULT 0, rate_count BIGINT NOT NULL DEFAULT 0, rate_unit INT NOT NULL DEFAULT 0, burst BIGINT NOT NULL DEFAULT 0,
+  group_lim BIGINT NOT NULL DEFAULT 0, group_rate_count BIGINT NOT NULL DEFAULT 0, group_rate_unit INT NOT NULL DEFAULT 0,
+  group_burst BIGINT NOT NULL DEFAULT 0, group_max_jobs BIGINT NOT NULL DEFAULT 0,
+  version BIGINT NOT NULL DEFAULT 0, -- rises with each change of the row, by a trigger
+  KEY topic_fill (flow_fill)
 ) ENGINE=InnoDB;
 
 -- Numbers that rise over all servers: each row stands for 4096 of them, of push order and of deliveries. They survive restarts.
@@ -83,6 +91,8 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   next_keep BIGINT,
   -- waits of a list (kind 4), of the job and of its successor: milliseconds, with commas
   backoff_steps VARBINARY(176), next_backoff_steps VARBINARY(176),
+  grp BIGINT, next_grp BIGINT, -- number of its group; NULL: it has no group
+  slot TINYINT NOT NULL DEFAULT 0, -- what its lease is counted in, as topic.flow: 1 its group, 2 its topic
   PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
@@ -92,9 +102,39 @@ CREATE TABLE IF NOT EXISTS tarry.job_key (
   topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (topic, id)
 ) ENGINE=InnoDB;
 
+-- Groups of the jobs of topics (job/flow.h). 1 is the topic itself, 2 the jobs without a group. Takes lock the row of a group; all other
+-- transactions add rows to tarry.grp_note instead, so none of them waits for another one.
+CREATE TABLE IF NOT EXISTS tarry.grp (
+  topic INT NOT NULL, grp BIGINT NOT NULL AUTO_INCREMENT, name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- '*' and a blank: the topic
+  is_set TINYINT NOT NULL DEFAULT 0, -- it has settings of its own
+  weight INT NOT NULL DEFAULT 1, own_weight INT NOT NULL DEFAULT 0, lim BIGINT NOT NULL DEFAULT 0, rate_count BIGINT NOT NULL DEFAULT 0,
+  rate_unit INT NOT NULL DEFAULT 0, burst BIGINT NOT NULL DEFAULT 0, max_jobs BIGINT NOT NULL DEFAULT 0,
+  paused TINYINT NOT NULL DEFAULT 0, paused_until BIGINT NOT NULL DEFAULT 0,
+  in_flight BIGINT NOT NULL DEFAULT 0, -- leases; of the topic: only while it has a limit
+  pass BIGINT NOT NULL DEFAULT 0, -- of the topic: that of the group that was served last
+  full_us BIGINT NOT NULL DEFAULT 0, held_until BIGINT NOT NULL DEFAULT 0,
+  next_due BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs waits before that
+  is_ready TINYINT NOT NULL DEFAULT 0, -- had a ready job after the last take
+  open_at BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs can be delivered before that. Takes read groups by it
+  idle_since BIGINT, -- when the upkeep found that it is not used
+  PRIMARY KEY (topic, grp), UNIQUE KEY grp_name (topic, name), KEY grp_number (grp), KEY grp_open (topic, open_at), KEY grp_idle (idle_since)
+) ENGINE=InnoDB AUTO_INCREMENT=10;
+-- What happened to groups: leases that ended (freed; below 0: that began), a job that waits since, a hold. A take, or the upkeep, adds them to the
+-- rows of the groups.
+CREATE TABLE IF NOT EXISTS tarry.grp_note (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, topic INT NOT NULL, grp BIGINT NOT NULL, freed BIGINT NOT NULL DEFAULT 0, due BIGINT, held BIGINT,
+  KEY grp_note_topic (topic, grp)
+) ENGINE=InnoDB;
+-- The places of the jobs of topics with groups that are not dead, by group. Topics without groups have no rows here.
+CREATE TABLE IF NOT EXISTS tarry.job_grp (
+  topic INT NOT NULL, grp BIGINT NOT NULL, level INT NOT NULL, due BIGINT NOT NULL, seq BIGINT NOT NULL, PRIMARY KEY (topic, grp, level, due, seq)
+) ENGINE=InnoDB;
+
 -- Where rows are deleted by: a DELETE by this is one of a single table, which has no index hint of its own.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM tarry.job FORCE INDEX (PRIMARY);
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job_key AS SELECT * FROM tarry.job_key FORCE INDEX (PRIMARY);
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job_grp AS SELECT * FROM tarry.job_grp FORCE INDEX (PRIMARY);
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_grp_note AS SELECT * FROM tarry.grp_note FORCE INDEX (PRIMARY);
 
 -- The priority levels in which a topic has jobs. A take reads them here instead of searching the index for the next level among deleted jobs.
 CREATE TABLE IF NOT EXISTS tarry.level (topic INT NOT NULL, level INT NOT NULL, PRIMARY KEY (topic, level)) ENGINE=InnoDB;
@@ -193,6 +233,230 @@ DROP FUNCTION IF EXISTS tarry.now_ms//
 CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
 RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) DIV 1000 + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
 
+-- ---- groups, limits, rates, holds ----
+
+-- The rules of job/flow.h. Times of tokens are microseconds.
+DROP FUNCTION IF EXISTS tarry.server_interval//
+CREATE FUNCTION tarry.server_interval(p_count BIGINT, p_unit INT) RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER
+RETURN IF(p_count > 0, (CASE p_unit WHEN 1 THEN 1000000 WHEN 2 THEN 60000000 ELSE 3600000000 END + p_count - 1) DIV p_count, 0)//
+
+-- How long before a bucket is full a delivery may use it.
+DROP FUNCTION IF EXISTS tarry.server_ahead//
+CREATE FUNCTION tarry.server_ahead(p_interval BIGINT, p_burst BIGINT) RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER
+RETURN (CASE WHEN p_burst > 0 THEN p_burst WHEN p_interval BETWEEN 1 AND 9999 THEN 10000 DIV p_interval ELSE 1 END - 1) * p_interval//
+
+-- Why a ready job of a group is not delivered now: the number of the reason in job/flow.h, a blank, until when (0: unknown). NULL: it is not held.
+DROP FUNCTION IF EXISTS tarry.server_held//
+CREATE FUNCTION tarry.server_held(p_topic INT, p_grp BIGINT, p_now BIGINT) RETURNS VARCHAR(40) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_flow, v_lim, v_group_lim, v_interval, v_ahead, v_group_interval, v_burst, v_in_flight, v_full, v_held, v_paused_until, v_rate BIGINT DEFAULT 0;
+  DECLARE v_paused TINYINT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT flow, lim, group_lim, tarry.server_interval(rate_count, rate_unit), burst, tarry.server_interval(group_rate_count, group_rate_unit), group_burst
+    INTO v_flow, v_lim, v_group_lim, v_interval, v_ahead, v_group_interval, v_burst FROM tarry.topic WHERE topic = p_topic;
+  SET v_ahead = tarry.server_ahead(v_interval, v_ahead);
+  SELECT k.in_flight - COALESCE(SUM(n.freed), 0), k.full_us, GREATEST(k.held_until, COALESCE(MAX(n.held), 0)) INTO v_in_flight, v_full, v_held
+    FROM tarry.grp k LEFT JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp WHERE k.topic = p_topic AND k.grp = 1 GROUP BY k.topic, k.grp;
+  IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
+  IF v_lim > 0 AND v_in_flight >= v_lim THEN RETURN '1 0'; END IF;
+  IF v_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('2 ', (v_full - v_ahead + 999) DIV 1000); END IF;
+  IF v_flow & 1 = 0 THEN RETURN NULL; END IF;
+  SET v_in_flight = 0, v_full = 0, v_held = 0, v_lim = 0;
+  SELECT k.in_flight - COALESCE(SUM(n.freed), 0), k.full_us, GREATEST(k.held_until, COALESCE(MAX(n.held), 0)), k.lim, k.paused, k.paused_until, k.rate_count,
+      IF(k.rate_count > 0, tarry.server_interval(k.rate_count, k.rate_unit), v_group_interval), IF(k.burst > 0, k.burst, IF(k.rate_count > 0, 0, v_burst))
+    INTO v_in_flight, v_full, v_held, v_lim, v_paused, v_paused_until, v_rate, v_group_interval, v_burst
+    FROM tarry.grp k LEFT JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp WHERE k.topic = p_topic AND k.grp = p_grp GROUP BY k.topic, k.grp;
+  IF v_paused AND (v_paused_until = 0 OR v_paused_until > p_now) THEN RETURN CONCAT('5 ', v_paused_until); END IF;
+  IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
+  IF COALESCE(NULLIF(v_lim, 0), NULLIF(v_group_lim, 0), 9223372036854775807) <= v_in_flight THEN RETURN '3 0'; END IF;
+  SET v_ahead = tarry.server_ahead(v_group_interval, v_burst);
+  IF v_group_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('4 ', (v_full - v_ahead + 999) DIV 1000); END IF;
+  RETURN NULL;
+END//
+
+-- Counts ready jobs that are held.
+DROP FUNCTION IF EXISTS tarry.server_held_jobs//
+CREATE FUNCTION tarry.server_held_jobs(p_topic INT, p_now BIGINT) RETURNS BIGINT READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT COALESCE(SUM(w.n), 0) FROM (SELECT COALESCE(j.grp, 2) AS g, COUNT(*) AS n FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+    ON j.topic = l.topic AND j.level = l.level AND j.due <= p_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) w
+  WHERE tarry.server_held(p_topic, w.g, p_now) IS NOT NULL)//
+
+-- Adds the jobs without a group to group 2 of their topic. Repeated by the upkeep for jobs of transactions that began before the topic had groups.
+DROP PROCEDURE IF EXISTS tarry.server_groups_fill//
+CREATE PROCEDURE tarry.server_groups_fill(IN p_topic INT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  DECLARE v_level INT;
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_leases, v_places BIGINT DEFAULT 0;
+  DECLARE v_levels CURSOR FOR SELECT level FROM tarry.level WHERE topic = p_topic;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  OPEN v_levels;
+  each_level: LOOP
+    SET v_over = 0;
+    FETCH v_levels INTO v_level;
+    IF v_over THEN LEAVE each_level; END IF;
+    INSERT IGNORE INTO tarry.job_grp SELECT j.topic, 2, j.level, j.due, j.seq FROM tarry.job j FORCE INDEX (PRIMARY)
+      LEFT JOIN tarry.job_grp g ON g.topic = j.topic AND g.grp = 2 AND g.level = j.level AND g.due = j.due AND g.seq = j.seq
+      WHERE j.topic = p_topic AND j.level = v_level AND j.grp IS NULL AND g.topic IS NULL;
+    SET v_places = v_places + ROW_COUNT();
+    IF EXISTS (SELECT 1 FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = v_level AND due <= v_now AND state = 3 AND slot & 1 = 0 AND grp IS NULL) THEN
+      UPDATE tarry.job FORCE INDEX (PRIMARY) SET slot = slot | 1
+        WHERE topic = p_topic AND level = v_level AND due <= v_now AND state = 3 AND slot & 1 = 0 AND grp IS NULL;
+      SET v_leases = v_leases + ROW_COUNT();
+    END IF;
+  END LOOP;
+  CLOSE v_levels;
+  IF v_places > 0 OR v_leases > 0 THEN
+    INSERT INTO tarry.grp_note (topic, grp, freed, due) SELECT p_topic, 2, -v_leases, MIN(g.due) FROM tarry.level l
+      STRAIGHT_JOIN tarry.job_grp g ON g.topic = l.topic AND g.grp = 2 AND g.level = l.level WHERE l.topic = p_topic;
+  END IF;
+END//
+
+-- Makes the jobs of a topic those of groups.
+DROP PROCEDURE IF EXISTS tarry.server_groups_begin//
+CREATE PROCEDURE tarry.server_groups_begin(IN p_topic INT, IN p_fills TINYINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  INSERT IGNORE INTO tarry.grp (topic, grp, name) VALUES (p_topic, 1, '* '), (p_topic, 2, '');
+  UPDATE tarry.topic SET flow = flow | 1, flow_begun = v_now, flow_fill = v_now + IF(p_fills, 1000, 0) WHERE topic = p_topic AND flow & 1 = 0;
+  IF ROW_COUNT() > 0 AND p_fills THEN
+    CALL tarry.server_groups_fill(p_topic);
+  END IF;
+END//
+
+-- Sets what takes must look at, after a change of the settings of a topic.
+DROP PROCEDURE IF EXISTS tarry.server_flow_set//
+CREATE PROCEDURE tarry.server_flow_set(IN p_topic INT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  DECLARE v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs, v_leases BIGINT DEFAULT 0;
+  DECLARE v_level INT;
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_levels CURSOR FOR SELECT level FROM tarry.level WHERE topic = p_topic;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  SELECT flow, lim, group_lim, rate_count, group_rate_count, group_max_jobs INTO v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs
+    FROM tarry.topic WHERE topic = p_topic;
+  IF v_group_lim > 0 OR v_group_rate > 0 OR v_group_jobs > 0 THEN
+    CALL tarry.server_groups_begin(p_topic, 1);
+  END IF;
+  IF v_lim > 0 OR v_rate > 0 THEN
+    INSERT IGNORE INTO tarry.grp (topic, grp, name) VALUES (p_topic, 1, '* ');
+  END IF;
+  UPDATE tarry.topic SET flow = (flow & 29) | IF(lim > 0, 2, 0) | IF(rate_count > 0, 4, 0) | IF(group_max_jobs > 0, 16, 0) WHERE topic = p_topic;
+  UPDATE tarry.grp SET open_at = next_due WHERE topic = p_topic AND grp > 1 AND open_at <> next_due;
+  IF v_lim > 0 THEN
+    OPEN v_levels;
+    each_level: LOOP
+      SET v_over = 0;
+      FETCH v_levels INTO v_level;
+      IF v_over THEN LEAVE each_level; END IF;
+      UPDATE tarry.job FORCE INDEX (PRIMARY) SET slot = slot | 2 WHERE topic = p_topic AND level = v_level AND due <= v_now AND state = 3 AND slot & 2 = 0;
+      SET v_leases = v_leases + ROW_COUNT();
+    END LOOP;
+    CLOSE v_levels;
+    IF v_leases > 0 THEN
+      INSERT INTO tarry.grp_note (topic, grp, freed) VALUES (p_topic, 1, -v_leases);
+    END IF;
+  END IF;
+END//
+
+-- Sets the settings of a group, or resets them (p_is_set 0). Returns a row: whether too many groups have settings.
+DROP PROCEDURE IF EXISTS tarry.server_group_put//
+CREATE PROCEDURE tarry.server_group_put(IN p_topic INT, IN p_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin, IN p_is_set TINYINT, IN p_weight INT,
+  IN p_lim BIGINT, IN p_rate_count BIGINT, IN p_rate_unit INT, IN p_burst BIGINT, IN p_max_jobs BIGINT, IN p_paused TINYINT, IN p_paused_until BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_groups BIGINT DEFAULT 0;
+  IF p_is_set THEN
+    CALL tarry.server_groups_begin(p_topic, 1);
+    SELECT COUNT(*) INTO v_groups FROM tarry.task WHERE name = 'topics' FOR UPDATE; -- so that concurrent counts cannot exceed the limit
+    INSERT IGNORE INTO tarry.grp (topic, name) VALUES (p_topic, p_name);
+    SELECT COUNT(*) INTO v_groups FROM tarry.grp WHERE topic = p_topic AND is_set AND name <> p_name;
+  END IF;
+  IF v_groups < 10000 THEN
+    IF NOT p_is_set THEN
+      DELETE n FROM tarry.grp k JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp AND n.held IS NOT NULL WHERE k.topic = p_topic AND k.name = p_name;
+      UPDATE tarry.grp SET held_until = 0 WHERE topic = p_topic AND name = p_name;
+    END IF;
+    UPDATE tarry.grp SET is_set = p_is_set, own_weight = p_weight, weight = GREATEST(1, p_weight), lim = p_lim, rate_count = p_rate_count, rate_unit = p_rate_unit,
+        burst = p_burst, max_jobs = p_max_jobs, paused = p_paused, paused_until = p_paused_until, open_at = next_due, idle_since = NULL
+      WHERE topic = p_topic AND name = p_name;
+    IF p_lim > 0 OR p_max_jobs > 0 THEN
+      UPDATE tarry.topic SET flow = flow | IF(p_lim > 0, 8, 0) | IF(p_max_jobs > 0, 16, 0)
+        WHERE topic = p_topic AND flow <> flow | IF(p_lim > 0, 8, 0) | IF(p_max_jobs > 0, 16, 0);
+    END IF;
+  END IF;
+  SELECT v_groups >= 10000;
+END//
+
+-- The groups of a topic with their figures. p_name: only that group. p_order: 0 by name, 1 ready, 2 leased, 3 only held ones; after the one with
+-- p_value and p_after.
+DROP PROCEDURE IF EXISTS tarry.server_groups//
+CREATE PROCEDURE tarry.server_groups(IN p_topic INT, IN p_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin, IN p_order INT, IN p_limit BIGINT,
+  IN p_value BIGINT, IN p_after VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin)
+READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  SELECT w.name, w.is_set, w.own_weight, w.lim, w.rate_count, w.rate_unit, w.burst, w.max_jobs, w.paused AND (w.paused_until = 0 OR w.paused_until > v_now),
+      IF(w.paused AND w.paused_until > v_now, w.paused_until, 0), w.ready, w.leased, SUBSTRING_INDEX(w.held, ' ', 1), SUBSTRING_INDEX(w.held, ' ', -1), w.oldest
+    FROM (
+      SELECT k.*, COALESCE(r.ready, 0) AS ready, r.oldest, GREATEST(0, k.in_flight - COALESCE(n.freed, 0)) AS leased, tarry.server_held(p_topic, k.grp, v_now) AS held,
+          GREATEST(k.held_until, COALESCE(n.held, 0)) AS hold_ends
+        FROM tarry.grp k
+        LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed, MAX(m.held) AS held FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
+        LEFT JOIN (SELECT COALESCE(j.grp, 2) AS grp, COUNT(*) AS ready, MIN(j.due) AS oldest FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+          ON j.topic = l.topic AND j.level = l.level AND j.due <= v_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) r ON r.grp = k.grp
+        WHERE k.topic = p_topic AND k.grp > 1 AND (p_name IS NULL OR k.name = p_name)) w
+    WHERE (p_name IS NOT NULL OR w.is_set OR w.ready > 0 OR w.leased > 0 OR w.hold_ends > v_now)
+      AND (p_order <> 3 OR w.held IS NOT NULL)
+      AND (p_after IS NULL OR CASE p_order WHEN 1 THEN w.ready < p_value OR (w.ready = p_value AND w.name > p_after)
+        WHEN 2 THEN w.leased < p_value OR (w.leased = p_value AND w.name > p_after) ELSE w.name > p_after END)
+    ORDER BY CASE p_order WHEN 1 THEN -w.ready WHEN 2 THEN -w.leased ELSE 0 END, w.name LIMIT p_limit;
+END//
+
+-- A part of the upkeep: repeats the filling of topics whose groups are new, adds notes that no take has added, and deletes groups that were not used for
+-- a day: a transaction that has read the number of one may be under way for so long.
+DROP PROCEDURE IF EXISTS tarry.server_flow_upkeep//
+CREATE PROCEDURE tarry.server_flow_upkeep(IN p_now BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_topic INT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT topic INTO v_topic FROM tarry.topic FORCE INDEX (topic_fill) WHERE flow_fill <= p_now ORDER BY flow_fill LIMIT 1;
+  IF v_topic IS NOT NULL THEN
+    CALL tarry.server_groups_fill(v_topic);
+    UPDATE tarry.topic SET flow_fill = IF(p_now - flow_begun > 86400000, NULL, p_now + GREATEST(1000, p_now - flow_begun)) WHERE topic = v_topic;
+  END IF;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_notes (n BIGINT PRIMARY KEY, topic INT, grp BIGINT, freed BIGINT, due BIGINT, held BIGINT) ENGINE=InnoDB;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_grps (topic INT, grp BIGINT, PRIMARY KEY (topic, grp)) ENGINE=InnoDB;
+  INSERT INTO tarry.server_notes SELECT n, topic, grp, freed, due, held FROM tarry.grp_note ORDER BY n LIMIT 2000 FOR UPDATE SKIP LOCKED;
+  IF ROW_COUNT() > 0 THEN
+    INSERT INTO tarry.server_grps SELECT k.topic, k.grp FROM (SELECT DISTINCT topic, grp FROM tarry.server_notes) w
+      STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = w.topic AND k.grp = w.grp FOR UPDATE SKIP LOCKED;
+    UPDATE tarry.server_grps f STRAIGHT_JOIN (SELECT topic, grp, SUM(freed) AS freed, MIN(due) AS due, MAX(held) AS held FROM tarry.server_notes GROUP BY topic, grp) w
+        ON w.topic = f.topic AND w.grp = f.grp STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.grp = f.grp
+      SET k.in_flight = k.in_flight - w.freed, k.held_until = GREATEST(k.held_until, COALESCE(w.held, 0)),
+        k.next_due = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807)), k.open_at = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807));
+    DELETE x FROM tarry.server_grps f STRAIGHT_JOIN tarry.server_notes s ON s.topic = f.topic AND s.grp = f.grp
+      STRAIGHT_JOIN tarry.grp_note x FORCE INDEX (PRIMARY) ON x.n = s.n;
+    DELETE FROM tarry.server_notes;
+    DELETE FROM tarry.server_grps;
+  END IF;
+  INSERT INTO tarry.server_grps SELECT topic, grp FROM tarry.grp FORCE INDEX (grp_idle) WHERE idle_since < p_now - 86400000 AND grp > 2 LIMIT 1000
+    FOR UPDATE SKIP LOCKED;
+  IF ROW_COUNT() > 0 THEN
+    DELETE f FROM tarry.server_grps f STRAIGHT_JOIN tarry.grp k ON k.topic = f.topic AND k.grp = f.grp
+      WHERE k.is_set OR k.in_flight <> 0 OR EXISTS (SELECT 1 FROM tarry.job_grp g WHERE g.topic = k.topic AND g.grp = k.grp)
+        OR EXISTS (SELECT 1 FROM tarry.grp_note n WHERE n.topic = k.topic AND n.grp = k.grp);
+    DELETE k FROM tarry.server_grps f STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.grp = f.grp;
+    DELETE FROM tarry.server_grps;
+  END IF;
+END//
+
 -- ---- calls about topics ----
 
 -- Counts ready jobs of a priority: fresh, tried before, the oldest due time. A function, because a join would read all waiting jobs: parameters
@@ -214,7 +478,9 @@ BEGIN
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
       s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
-      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
+      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs,
+      IF(t.flow > 0, tarry.server_held_jobs(t.topic, v_now), 0)
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
@@ -508,6 +774,7 @@ BEGIN
     SELECT MIN(t.topic) INTO v_topic FROM tarry.topic t WHERE t.name IS NULL AND (t.paused_until < v_now - 86400000
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.kept f WHERE f.topic = t.topic)
+      OR EXISTS (SELECT 1 FROM tarry.grp f WHERE f.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.job_grp f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
       INSERT INTO tarry.server_places (topic, level, due, seq) SELECT topic, level, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
@@ -525,11 +792,17 @@ BEGIN
       DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
       DELETE FROM tarry.server_fold;
       DELETE FROM tarry.level WHERE topic = v_topic;
+      DELETE FROM tarry.job_grp WHERE topic = v_topic LIMIT 10000;
+      DELETE FROM tarry.grp_note WHERE topic = v_topic;
+      DELETE FROM tarry.grp WHERE topic = v_topic;
       DELETE FROM tarry.topic WHERE topic = v_topic AND paused_until < v_now - 86400000;
     END IF;
     INSERT INTO tarry.server_fold SELECT server FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server)
       FOR UPDATE SKIP LOCKED;
     DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.ticket x FORCE INDEX (PRIMARY) ON x.server = f.n;
+    IF EXISTS (SELECT 1 FROM tarry.grp) THEN
+      CALL tarry.server_flow_upkeep(v_now);
+    END IF;
     IF EXISTS (SELECT 1 FROM tarry.kept) THEN
       CALL tarry.server_end_kept(v_now, v_number, v_bytes, v_more);
     END IF;
@@ -643,15 +916,55 @@ BEGIN
   END IF;
 END//
 
+-- Moves the entry of a job in its group: of the place before (p_was_seq NULL: none) and the new one (p_seq NULL: none), and notes that the job waits.
+DROP PROCEDURE IF EXISTS tarry.move_job//
+CREATE PROCEDURE tarry.move_job(IN p_topic INT, IN p_was_grp BIGINT, IN p_was_level INT, IN p_was_due BIGINT, IN p_was_seq BIGINT,
+  IN p_grp BIGINT, IN p_level INT, IN p_due BIGINT, IN p_seq BIGINT)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  IF p_was_seq IS NOT NULL THEN
+    DELETE FROM tarry.job_grp WHERE topic = p_topic AND grp = COALESCE(p_was_grp, 2) AND level = p_was_level AND due = p_was_due AND seq = p_was_seq;
+  END IF;
+  IF p_seq IS NOT NULL THEN
+    INSERT IGNORE INTO tarry.job_grp VALUES (p_topic, COALESCE(p_grp, 2), p_level, p_due, p_seq);
+    INSERT INTO tarry.grp_note (topic, grp, due) VALUES (p_topic, COALESCE(p_grp, 2), p_due);
+  END IF;
+END//
+
+-- Returns the number of a group, and creates it. The first group of a topic is begun by the upkeep, which is within a second after the commit.
+DROP PROCEDURE IF EXISTS tarry.group_of//
+CREATE PROCEDURE tarry.group_of(IN p_topic INT, IN p_name VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, OUT p_grp BIGINT)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  IF p_name NOT REGEXP '^[!-~]{1,64}$' THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad group, write 1 to 64 printable ASCII characters without blanks';
+  END IF;
+  CALL tarry.server_groups_begin(p_topic, 0);
+  SELECT grp INTO p_grp FROM tarry.grp WHERE topic = p_topic AND name = p_name;
+  IF p_grp IS NULL THEN
+    INSERT IGNORE INTO tarry.grp (topic, name) VALUES (p_topic, p_name);
+    SELECT grp INTO p_grp FROM tarry.grp WHERE topic = p_topic AND name = p_name FOR UPDATE; -- a snapshot of the caller's may be older than it
+  END IF;
+END//
+
 DROP PROCEDURE IF EXISTS tarry.push_with//
 CREATE PROCEDURE tarry.push_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
   IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
   IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.push_in_group(p_topic, p_id, p_delay_ms, p_at_ms, p_body, p_content_type, p_priority, p_on_conflict, NULL, p_result)//
+
+DROP PROCEDURE IF EXISTS tarry.push_in_group//
+CREATE PROCEDURE tarry.push_in_group(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
+  IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, IN p_group VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt, v_was_level INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next BIGINT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next, v_grp, v_was_grp, v_flow, v_most BIGINT;
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -676,11 +989,11 @@ BEGIN
   CALL tarry.may(p_topic);
   SET v_now = tarry.now_ms();
   CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
-  SELECT topic, priority, on_conflict, ttl, max_jobs, history INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history
+  SELECT topic, priority, on_conflict, ttl, max_jobs, history, flow INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history, v_flow
     FROM tarry.topic WHERE name = p_topic;
   IF v_topic IS NULL THEN
     INSERT IGNORE INTO tarry.topic (name) VALUES (p_topic);
-    SELECT topic, priority, on_conflict, ttl, max_jobs, history INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history
+    SELECT topic, priority, on_conflict, ttl, max_jobs, history, flow INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history, v_flow
       FROM tarry.topic WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
   END IF;
   SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject', 'after'), 0), NULLIF(v_how, 0), 1);
@@ -697,6 +1010,19 @@ BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the topic has as many jobs as its max_jobs allows';
       END IF;
     END IF;
+    IF p_group <> '' THEN
+      CALL tarry.group_of(v_topic, p_group, v_grp);
+      SET v_flow = v_flow | 1;
+    END IF;
+    IF v_flow & 16 > 0 THEN
+      SELECT topic INTO v_topic FROM tarry.topic WHERE topic = v_topic FOR UPDATE;
+      SELECT COALESCE(NULLIF(k.max_jobs, 0), NULLIF(t.group_max_jobs, 0)) INTO v_most FROM tarry.topic t JOIN tarry.grp k ON k.topic = t.topic
+        WHERE t.topic = v_topic AND k.grp = COALESCE(v_grp, 2);
+      IF v_most > 0 AND (SELECT COUNT(*) FROM tarry.job_grp WHERE topic = v_topic AND grp = COALESCE(v_grp, 2)) >= v_most
+          AND NOT EXISTS (SELECT 1 FROM tarry.job WHERE topic = v_topic AND id = p_id) THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the group has as many jobs as its max_jobs allows';
+      END IF;
+    END IF;
     IF NOT EXISTS (SELECT 1 FROM tarry.level WHERE topic = v_topic AND level = v_priority) THEN
       INSERT IGNORE INTO tarry.level VALUES (v_topic, v_priority);
     END IF;
@@ -706,11 +1032,14 @@ BEGIN
     BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
       DECLARE EXIT HANDLER FOR 1062 SET v_exists = 1;
       INSERT INTO tarry.job_key VALUES (v_topic, p_id);
-      INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
-        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body);
+      INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body, grp)
+        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body, v_grp);
     END;
     IF NOT v_exists THEN
       SET p_result = 'created';
+      IF v_flow & 1 > 0 THEN
+        CALL tarry.move_job(v_topic, NULL, NULL, NULL, NULL, v_grp, v_priority, v_due, v_seq);
+      END IF;
       INSERT INTO tarry.tally_add (topic, fresh, pushed) VALUES (v_topic, 1, 1);
       SELECT bytes INTO v_bytes FROM tarry.kept WHERE topic = v_topic AND id = p_id;
       IF v_bytes IS NOT NULL THEN -- an id names one job
@@ -721,13 +1050,13 @@ BEGIN
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
     ELSE
       CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
-      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due INTO v_state, v_attempt, v_bytes, v_next
+      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due, grp INTO v_state, v_attempt, v_bytes, v_next, v_was_grp
         FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
       IF v_state = 3 AND v_how = 4 THEN
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET next_due = v_due, next_seq = v_seq, next_priority = v_priority, next_lease = NULL, next_ttl = NULL,
             next_backoff_kind = NULL, next_backoff_first = NULL, next_backoff_max = NULL, next_max_attempts = NULL,
             next_backoff_steps = NULL,
-            next_content_type = NULLIF(p_content_type, ''), next_meta = NULL, next_body = p_body
+            next_content_type = NULLIF(p_content_type, ''), next_meta = NULL, next_body = p_body, next_grp = v_grp
           WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
         SET p_result = IF(v_next IS NULL, 'created', 'replaced');
       ELSEIF v_state = 3 THEN SET p_result = 'leased';
@@ -735,8 +1064,11 @@ BEGIN
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
             first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
             backoff_max = NULL, backoff_steps = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
-            body_bytes = LENGTH(p_body), body = p_body
+            body_bytes = LENGTH(p_body), body = p_body, grp = v_grp
           WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
+        IF v_flow & 1 > 0 THEN
+          CALL tarry.move_job(v_topic, v_was_grp, v_was_level, v_was_due, v_was_seq, v_grp, v_priority, v_due, v_seq);
+        END IF;
         SET p_result = 'replaced';
         IF v_history > 0 THEN
           INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
@@ -815,20 +1147,20 @@ CREATE PROCEDURE tarry.cancel_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_level, v_state, v_attempt INT;
-  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next, v_keep, v_now BIGINT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next, v_keep, v_now, v_grp, v_flow BIGINT;
   DECLARE v_keep_body TINYINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
   CALL tarry.may(p_topic);
   SET p_result = 'not_found';
-  SELECT topic, dedup_window, history, keep_finished, keep_body INTO v_topic, v_window, v_history, v_keep, v_keep_body FROM tarry.topic WHERE name = p_topic;
+  SELECT topic, dedup_window, history, keep_finished, keep_body, flow INTO v_topic, v_window, v_history, v_keep, v_keep_body, v_flow FROM tarry.topic WHERE name = p_topic;
   SELECT state, next_due INTO v_state, v_next FROM tarry.job WHERE topic = v_topic AND id = p_id;
   IF v_state = 3 AND v_next IS NULL AND p_request IS NOT TRUE THEN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
     CALL tarry.lock_job(v_topic, p_id, v_level, v_due, v_seq);
-    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, COALESCE(keep, v_keep) INTO v_state, v_attempt, v_bytes, v_keep
+    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, COALESCE(keep, v_keep), grp INTO v_state, v_attempt, v_bytes, v_keep, v_grp
       FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq FOR UPDATE;
     IF v_state = 3 AND p_request THEN
       UPDATE tarry.job SET cancel_requested = 1, next_due = NULL, next_body = NULL
@@ -851,6 +1183,9 @@ BEGIN
       END IF;
       DELETE FROM tarry.job WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       DELETE FROM tarry.job_key WHERE topic = v_topic AND id = p_id;
+      IF v_flow & 1 > 0 THEN
+        CALL tarry.move_job(v_topic, v_grp, v_level, v_due, v_seq, NULL, NULL, NULL, NULL);
+      END IF;
       SET p_result = 'cancelled';
       IF v_history > 0 THEN
         INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
@@ -880,7 +1215,7 @@ CREATE PROCEDURE tarry.reschedule(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_state, v_priority, v_was_level INT;
-  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl, v_was_due, v_was_seq BIGINT;
+  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl, v_was_due, v_was_seq, v_grp, v_flow BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL tarry.may(p_topic);
   IF p_priority < 0 OR p_priority > 65535 THEN
@@ -891,13 +1226,13 @@ BEGIN
   END IF;
   SET v_now = tarry.now_ms(), p_result = 'not_found';
   CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
-  SELECT topic, ttl INTO v_topic, v_ttl FROM tarry.topic WHERE name = p_topic;
+  SELECT topic, ttl, flow INTO v_topic, v_ttl, v_flow FROM tarry.topic WHERE name = p_topic;
   SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
   IF v_state = 1 THEN
     SET v_state = NULL;
     CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
-    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl
-      INTO v_state, v_priority, v_due, v_first, v_own_ttl FROM tarry.job FORCE INDEX (PRIMARY)
+    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl, grp
+      INTO v_state, v_priority, v_due, v_first, v_own_ttl, v_grp FROM tarry.job FORCE INDEX (PRIMARY)
       WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
   END IF;
   IF v_state = 1 THEN
@@ -908,6 +1243,9 @@ BEGIN
     SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
     UPDATE tarry.job FORCE INDEX (PRIMARY) SET due = v_due, first_due = v_first, priority = v_priority, level = v_priority, by_sql = 1,
         expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
+    IF v_flow & 1 > 0 THEN
+      CALL tarry.move_job(v_topic, v_grp, v_was_level, v_was_due, v_was_seq, v_grp, v_priority, v_due, v_was_seq);
+    END IF;
     SET p_result = 'ok';
   ELSEIF v_state IS NOT NULL THEN
     SET p_result = IF(v_state = 3, 'leased', 'dead');

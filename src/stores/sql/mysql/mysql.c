@@ -123,6 +123,7 @@ static void on_close(struct sql_link *base)
     mysql_row_list_fini(&link->rows.list);
     mysql_events_fini(&link->history.events);
     mysql_taken_list_fini(&link->takes.list);
+    mysql_flow_free(link);
     mysql_steps_fini(&link->wire.steps);
     mysql_ends_fini(&link->wire.ends);
     mysql_ends_fini(&link->wire.packet_steps);
@@ -158,6 +159,7 @@ const struct sql_dialect sql_mysql = {
     .durable_settings = "set innodb_flush_log_at_trx_commit and sync_binlog to 1 and "
                         "innodb_doublewrite to on",
     .keeps_finished = true,
+    .groups = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,

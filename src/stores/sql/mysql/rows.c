@@ -37,7 +37,10 @@ enum {
     ROW_NEXT,
     ROW_KEEP = ROW_NEXT + 5,
     ROW_AWAITED,
-    ROW_STEPS
+    ROW_STEPS,
+    ROW_GROUP,
+    ROW_SLOT,
+    ROW_NEXT_GROUP
 };
 
 const char mysql_row_columns[] =
@@ -45,12 +48,13 @@ const char mysql_row_columns[] =
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history,"
     "next_due,next_ttl,next_seq,next_priority,next_keep,keep,EXISTS(SELECT 1 FROM tarry.awaited),"
-    "backoff_steps";
+    "backoff_steps,grp,slot,next_grp";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
     "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer,"
-    "next_due,next_ttl,next_seq,next_priority,next_keep,EXISTS(SELECT 1 FROM tarry.awaited)";
+    "next_due,next_ttl,next_seq,next_priority,next_keep,EXISTS(SELECT 1 FROM tarry.awaited),"
+    "grp,slot,next_grp";
 
 /* ---- places ---- */
 
@@ -208,6 +212,7 @@ static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
     out->state = (enum job_state)mysql_number(row[ROW_STATE]);
+    out->was_leased = out->state == JOB_LEASED;
     return out;
 }
 
@@ -234,10 +239,18 @@ static void read_next(struct mysql_row *out, MYSQL_ROW row, int column)
                                     .keep_ms = mysql_number(row[column + 4])};
 }
 
+/* Reads the columns of a group, which follow each other. */
+static void read_group(struct mysql_row *out, MYSQL_ROW row, int column)
+{
+    out->group = out->stored_group = mysql_number(row[column]);
+    out->slot = (int)mysql_number(row[column + 1]);
+    out->next.group = mysql_number(row[column + 2]);
+}
+
 static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
     enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER, NEXT };
-    enum { AWAITED = NEXT + 5 };
+    enum { AWAITED = NEXT + 5, GROUP };
     struct mysql_row *out = read_place(link, row, lengths);
     link->is_awaited = link->is_awaited || mysql_number(row[AWAITED]) != 0;
     if (!out || out->is_whole)
@@ -249,6 +262,7 @@ static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long
     out->cancel_requested = mysql_number(row[CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, CONSUMER);
     read_next(out, row, NEXT);
+    read_group(out, row, GROUP);
     return true;
 }
 
@@ -285,6 +299,7 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
     out->cancel_requested = mysql_number(row[ROW_CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, ROW_CONSUMER);
     read_next(out, row, ROW_NEXT);
+    read_group(out, row, ROW_GROUP);
     if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
         out->history_bytes = lengths[ROW_HISTORY];
         memcpy(out->history, row[ROW_HISTORY], out->history_bytes);
@@ -746,6 +761,12 @@ static bool row_has_steps(const struct mysql_row *row)
     return row->policy.backoff.kind == BACKOFF_LIST;
 }
 
+/* Returns whether the columns of a fresh row include the group. */
+static bool row_has_group(const struct mysql_row *row)
+{
+    return row->topic && row->topic->flow & MYSQL_FLOW_GROUPS;
+}
+
 static void append_fresh(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->push;
@@ -773,6 +794,8 @@ static void append_fresh(struct buffer *out, const struct mysql_row *row)
         buffer_append_text(out, ",NULL");
     if (row_has_steps(row))
         append_bytes(out, policy_write_steps(&row->policy.backoff, steps));
+    if (row_has_group(row))
+        append_number_or_null(out, row->group);
     buffer_append_byte(out, ')');
 }
 
@@ -802,7 +825,7 @@ static void append_inserts(struct mysql_link *link)
     enum { STATEMENT_BYTES = 256 * 1024, STATEMENT_SHARE = 8 };
     struct buffer *out = NULL;
     size_t begun = 0, full = link->packet_bytes_max / STATEMENT_SHARE;
-    bool had_steps = false;
+    bool had_steps = false, had_group = false;
     if (full > STATEMENT_BYTES)
         full = STATEMENT_BYTES;
     for (size_t i = 0; i < link->rows.list.count; i++) {
@@ -810,19 +833,21 @@ static void append_inserts(struct mysql_link *link)
         if (!row->exists || !row->fresh)
             continue;
         bool is_large = row->push->body.len > full / 2;
-        bool has_steps = row_has_steps(row);
-        if (!out || is_large || out->len - begun > full || has_steps != had_steps) {
+        bool has_steps = row_has_steps(row), has_group = row_has_group(row);
+        if (!out || is_large || out->len - begun > full || has_steps != had_steps ||
+            has_group != had_group) {
             out = is_large ? mysql_statement_apart(link) : mysql_statement(link, NULL);
             if (out->failed)
                 return;
             begun = out->len;
             had_steps = has_steps;
+            had_group = has_group;
             buffer_append_format(
                 out,
                 "INSERT INTO tarry.job (topic,level,due,seq,id,state,attempt,priority,first_due,"
                 "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
-                "content_type,meta,error,body_bytes,body,keep%s) VALUES ",
-                has_steps ? ",backoff_steps" : "");
+                "content_type,meta,error,body_bytes,body,keep%s%s) VALUES ",
+                has_steps ? ",backoff_steps" : "", has_group ? ",grp" : "");
         } else {
             buffer_append_byte(out, ',');
         }
@@ -882,6 +907,7 @@ static void append_next_set(struct buffer *out, const struct mysql_row *row)
         buffer_append_format(out, ",next_keep=%lld", (long long)push->keep_finished_ms);
     else
         buffer_append_text(out, ",next_keep=NULL");
+    append_number_of(out, "next_grp", row->next.group);
 }
 
 /* Appends the change of the successor. Assignments are evaluated from left to right, so the job
@@ -898,7 +924,7 @@ static void append_next(struct buffer *out, const struct mysql_row *row)
             "backoff_max=next_backoff_max,backoff_steps=next_backoff_steps,max_attempts=next_max_"
             "attempts,"
             "content_type=next_content_type,meta=next_meta,body_bytes=LENGTH(next_body),"
-            "body=next_body,keep=next_keep",
+            "body=next_body,keep=next_keep,grp=next_grp",
             (unsigned long long)row->sequence);
     if (row->next_change == MYSQL_NEXT_STARTED || row->next_change == MYSQL_NEXT_DROPPED)
         buffer_append_text(out, ",next_due=NULL,next_meta=NULL,next_body=NULL");
@@ -938,6 +964,8 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
             buffer_append_text(out, ",history=");
             mysql_quote_bytes(out, slice_make(row->history, row->history_bytes));
         }
+        if (row->slot)
+            buffer_append_text(out, ",slot=0");
         if (row->again)
             append_again(out, row);
     }

@@ -39,6 +39,7 @@ struct mysql_next {
     int32_t priority;
     bool has_keep;
     int64_t keep_ms;
+    int64_t group; /* 0: it has no group */
 };
 enum mysql_next_change { MYSQL_NEXT_SET = 1, MYSQL_NEXT_DROPPED, MYSQL_NEXT_STARTED };
 
@@ -80,6 +81,9 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     int64_t server;
     uint32_t attempt;
     bool cancel_requested;
+    int64_t group, stored_group; /* numbers: now, and of the stored row; 0: it has no group */
+    bool was_leased;             /* the stored row is leased */
+    int slot;                    /* what that lease is counted in (flow.h) */
     struct policy policy;
     bool has_keep; /* as in struct job */
     int64_t keep_ms;

@@ -117,6 +117,15 @@ static int32_t priority_of(const struct mysql_row *row, const struct queue_push 
                                                   : JOB_PRIORITY;
 }
 
+/* Returns the number of the group of a push; 0: it has no group. */
+static int64_t group_of(struct mysql_link *link, const struct mysql_topic *topic,
+                        const struct queue_push *push)
+{
+    const struct mysql_name *name =
+        push->group.len ? mysql_flow_name(link, topic, push->group) : NULL;
+    return name ? name->number : 0;
+}
+
 static void fill(struct mysql_link *link, struct mysql_row *row, const struct queue_push *push)
 {
     row->exists = row->fresh = true;
@@ -136,6 +145,7 @@ static void fill(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->cancel_requested = false;
     row->has_keep = push->has_keep_finished;
     row->keep_ms = push->keep_finished_ms;
+    row->group = group_of(link, row->topic, push);
     row->progress = (struct slice){0};
     row->next = (struct mysql_next){0};
     row->next_push = NULL;
@@ -191,7 +201,8 @@ static void set_next(struct mysql_link *link, struct mysql_row *row, const struc
                                     .sequence = link->rows.number + link->rows.numbers_used++,
                                     .priority = priority_of(row, push),
                                     .has_keep = push->has_keep_finished,
-                                    .keep_ms = push->keep_finished_ms};
+                                    .keep_ms = push->keep_finished_ms,
+                                    .group = group_of(link, row->topic, push)};
     row->next_push = push;
     row->next_change = MYSQL_NEXT_SET;
     row->requested = row->changed = true;
@@ -235,6 +246,14 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
         set_next(link, row, push, out);
         remember_once(link, once, push);
         return life.status;
+    }
+    struct mysql_name *group = mysql_flow_name(link, topic, push->group);
+    if (push->group.len && (!group || !group->number))
+        return QUEUE_UNAVAILABLE; /* the group was deleted at this moment */
+    if (life.step != LIFE_REPLACED && group && group->jobs_max) {
+        if (group->jobs >= group->jobs_max)
+            return QUEUE_GROUP_FULL;
+        group->jobs++;
     }
     if (life.step == LIFE_REPLACED) {
         count_row(row, counts, -1);
@@ -458,6 +477,7 @@ static enum queue_status start_next(struct mysql_link *link, struct mysql_row *r
         row->due_ms = row->first_due_ms = row->next.due_ms;
         row->priority = row->level = row->next.priority;
         row->sequence = row->next.sequence;
+        row->group = row->next.group;
         row->policy = (struct policy){.ttl_ms = row->next.ttl_ms};
         row->has_keep = row->next.has_keep;
         row->keep_ms = row->next.keep_ms;
@@ -572,8 +592,11 @@ static enum queue_status answer_one(struct mysql_link *link, const struct queue_
     }
     enum queue_status status = answer->verb == QUEUE_AGAIN ? again_one(link, row, answer, out)
                                                            : end_lease(link, row, answer, false);
-    if (status != QUEUE_BAD_OPTION && status != QUEUE_BODY_TOO_BIG)
+    if (status != QUEUE_BAD_OPTION && status != QUEUE_BODY_TOO_BIG) {
         sql_effects_hold(&link->context->effects, lease, 0);
+        if (answer->hold_ms > 0)
+            mysql_flow_hold(link, row, answer->hold_ms);
+    }
     if (row->exists)
         show(row, link->now_ms, out);
     return status;

@@ -36,8 +36,10 @@ static bool is_take(const struct sql_call *call)
 
 /* ---- search ---- */
 
-static void want_takes(struct mysql_link *link)
+void mysql_count_takes(struct mysql_link *link)
 {
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->take_max = 0;
     EACH_CALL(link, call)
     {
         if (!is_take(call) || call->command->take.id.len)
@@ -55,7 +57,7 @@ static void want_takes(struct mysql_link *link)
 
 static bool read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    enum { BY_SQL, BODY, COLUMNS };
+    enum { BY_SQL, BODY, GROUP, COLUMNS };
     struct mysql_topic *topic = step->topic;
     struct mysql_result *kept = mysql_result_keep(link);
     MYSQL_ROW row;
@@ -72,6 +74,9 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         taken.job.job.topic = slice_of(topic->name);
         taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
         taken.body_bytes = mysql_body_bytes(row + COLUMNS);
+        taken.group = mysql_number(row[GROUP]);
+        if (topic->flow & MYSQL_FLOW_GROUPS && !step->call)
+            taken.turn = mysql_flow_turn(link, topic, taken.job.job.sequence);
         if (mysql_number(row[BY_SQL]) != 0)
             link->context->by_sql = true;
         if (!mysql_taken_list_add(&link->takes.list, taken))
@@ -95,7 +100,7 @@ static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *
         link, (struct mysql_step){.read = read_take, .topic = topic, .call = call});
     buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
     buffer_append_format(
-        out, "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
+        out, "%d,j.body,NULL),j.grp,%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
         BODY_BYTES_INLINE, mysql_job_columns, index, topic->number);
     return out;
 }
@@ -122,7 +127,8 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
         buffer_append_format(out, "%s%d", has_level ? "," : "", topic->levels[i]);
         has_level = true;
     }
-    buffer_append_format(out, ") AND j.due>=LEAST(%lld,", (long long)bound_of(link, topic));
+    buffer_append_format(out, ") AND j.due>=LEAST(%lld,",
+                         topic->flow ? 0LL : (long long)bound_of(link, topic));
     mysql_append_now(link, out);
     buffer_append_text(out, ") AND j.due<=");
     mysql_append_now(link, out);
@@ -132,18 +138,56 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
                          topic->take_max);
 }
 
+static int choice_compare(const void *a, const void *b)
+{
+    const struct mysql_place *x = a, *y = b;
+    return (x->level > y->level) - (x->level < y->level);
+}
+
+/* Appends queries that lock the jobs that were chosen, level by level. */
+static void append_chosen(struct mysql_link *link, struct mysql_topic *topic)
+{
+    struct mysql_place *places = malloc((link->flow.choices.count + 1) * sizeof *places);
+    struct buffer *out = NULL;
+    size_t count = 0;
+    for (size_t i = 0; places && i < link->flow.choices.count; i++)
+        if (link->flow.choices.at[i].place.topic == topic->number)
+            places[count++] = link->flow.choices.at[i].place;
+    if (count)
+        qsort(places, count, sizeof *places, choice_compare);
+    for (size_t i = 0; i < count; i++) {
+        bool is_first = i == 0 || places[i].level != places[i - 1].level;
+        if (is_first)
+            out = append_found(link, topic, NULL, "PRIMARY");
+        if (is_first)
+            buffer_append_format(out, "j.level=%u AND (j.due,j.seq) IN (", places[i].level);
+        buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",",
+                             (long long)places[i].due_ms, (unsigned long long)places[i].sequence);
+        if (i + 1 == count || places[i + 1].level != places[i].level)
+            buffer_append_format(out,
+                                 ") AND j.state=1 AND (j.expire IS NULL OR j.expire>%lld) "
+                                 "FOR UPDATE SKIP LOCKED",
+                                 (long long)link->now_ms);
+    }
+    link->wire.text.failed = link->wire.text.failed || !places;
+    free(places);
+}
+
 void mysql_append_takes(struct mysql_link *link)
 {
     size_t before = link->wire.steps.count;
     link->takes.list.count = 0;
-    for (size_t i = 0; i < link->topics.wanted.count; i++)
-        link->topics.wanted.at[i]->take_max = 0;
-    want_takes(link);
+    if (!mysql_flow_takes(link))
+        mysql_count_takes(link);
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->take_max && topic->number && topic->level_count &&
-            !(topic->is_read && is_paused(link, topic)))
-            append_take(link, topic);
+            !(topic->is_read && is_paused(link, topic))) {
+            if (topic->flow & MYSQL_FLOW_GROUPS)
+                append_chosen(link, topic);
+            else
+                append_take(link, topic);
+        }
     }
     EACH_CALL(link, call)
     {
@@ -204,8 +248,14 @@ static void give(struct mysql_link *link, struct share *share, struct slice name
 /* Compares jobs by priority across topics, in tarry's own order. */
 static int rank_compare(const void *a, const void *b)
 {
-    const struct job *x = &(*(struct mysql_taken *const *)a)->job.job;
-    const struct job *y = &(*(struct mysql_taken *const *)b)->job.job;
+    const struct mysql_taken *taken = *(struct mysql_taken *const *)a;
+    const struct mysql_taken *other = *(struct mysql_taken *const *)b;
+    const struct job *x = &taken->job.job, *y = &other->job.job;
+    if (x->priority == y->priority && (taken->turn || other->turn)) {
+        if (!taken->turn != !other->turn) /* topics with groups come first */
+            return taken->turn ? -1 : 1;
+        return taken->turn < other->turn ? -1 : 1;
+    }
     const struct queue_rank ranks[] = {{x->priority, x->due_ms, x->sequence},
                                        {y->priority, y->due_ms, y->sequence}};
     return queue_rank_before(&ranks[0], &ranks[1]) ? -1 : 1;
@@ -320,6 +370,8 @@ static void lease_one(struct mysql_link *link, struct mysql_taken *taken, uint64
     job->delivery = delivery;
     job->consumer = taken->call->command->take.consumer;
     job->cancel_requested = false;
+    if (taken->topic->flow)
+        mysql_flow_lease(link, taken);
     struct sql_lease lease = lease_of(taken);
     sql_effects_count(&link->context->effects, taken->topic->number, counts);
     sql_effects_hold(&link->context->effects, &lease, job->lease_until_ms);
@@ -358,6 +410,15 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
     return true;
 }
 
+/* Sorts the jobs of topics with groups by their turn. The others stay where they are. */
+static int turn_compare(const void *a, const void *b)
+{
+    const struct mysql_taken *x = a, *y = b;
+    if (x->turn != y->turn)
+        return x->turn < y->turn ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
 bool mysql_share_takes(struct mysql_link *link)
 {
     uint64_t delivery = link->takes.delivery;
@@ -365,6 +426,9 @@ bool mysql_share_takes(struct mysql_link *link)
     /* Includes rows that are dropped below, so that no run spans them. */
     for (size_t i = 0; i < link->takes.list.count; i++)
         link->takes.list.at[i].rank = i;
+    if (mysql_flow_takes(link) && link->takes.list.count)
+        qsort(link->takes.list.at, link->takes.list.count, sizeof *link->takes.list.at,
+              turn_compare);
     if (has_named(link))
         drop_named_twice(link);
     EACH_CALL(link, call)
@@ -448,7 +512,7 @@ static size_t count_run(const struct mysql_link *link, size_t from)
 {
     const struct mysql_taken *first = &link->takes.list.at[from];
     size_t count = 1;
-    while (from + count < link->takes.list.count && !first->named &&
+    while (from + count < link->takes.list.count && !first->named && !first->topic->flow &&
            !link->takes.list.at[from + count].named &&
            link->takes.list.at[from + count].rank == first->rank + count &&
            goes_with(first, &link->takes.list.at[from + count]))
@@ -480,6 +544,9 @@ static void append_leased(struct buffer *out, const struct mysql_link *link,
     usual_ms = usual_ms ? usual_ms : POLICY_LEASE_MS;
     buffer_append_format(out, ",state=3,attempt=attempt+1,server=%lld,taken=%lld",
                          (long long)link->context->server, (long long)link->now_ms);
+    if (first->topic->flow)
+        buffer_append_format(out, ",slot=%d",
+                             first->topic->flow & (MYSQL_FLOW_GROUPS | MYSQL_FLOW_LIMIT));
     if (take->lease_ms)
         buffer_append_format(out, ",lease_span=%lld,lease_until=%lld", (long long)take->lease_ms,
                              (long long)(link->now_ms + take->lease_ms + 1));
@@ -574,6 +641,10 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
         return;
     topic->is_looked[from_start] = true;
     topic->next_ms[from_start] = INT64_MAX;
+    if (topic->flow)
+        mysql_append_flow_look(link, topic);
+    if (topic->flow & MYSQL_FLOW_GROUPS)
+        return;
     for (size_t i = 0; i < topic->level_count; i++) {
         out = mysql_statement_of(
             link, (struct mysql_step){.read = read_look, .topic = topic, .number = from_start});
@@ -581,7 +652,7 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
                              "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
                              "level=%d AND due>=LEAST(%lld,",
                              topic->number, topic->levels[i],
-                             from_start ? 0LL : (long long)bound_of(link, topic));
+                             from_start || topic->flow ? 0LL : (long long)bound_of(link, topic));
         mysql_append_now(link, out);
         if (topic->looks_back)
             buffer_append_format(out, "-%d", LOOK_BACK_MS);
@@ -659,7 +730,11 @@ bool mysql_share_looks(struct mysql_link *link)
             struct sql_observation observation = {
                 .topic = is_take(call) ? name_in(&call->command->take, slice_of(topic->name))
                                        : known->entry.key,
-                .next_ms = topic->next_ms[call->from_the_start],
+                .next_ms = topic->flow ? mysql_flow_next_ms(
+                                             topic, topic->next_ms[call->from_the_start])
+                                       : topic->next_ms[call->from_the_start],
+                .has_no_bound = topic->flow != 0,
+                .is_limited = topic->flow && mysql_flow_is_limited(topic),
                 .is_paused = is_paused(link, topic),
                 .resume_ms = is_paused(link, topic) ? topic->paused_until_ms : 0,
                 .seen_ms = link->now_ms};

@@ -26,6 +26,8 @@ struct mysql_taken { /* A job that a take found. */
     struct mysql_result *result, *body; /* body: only if it was read separately */
     uint64_t body_bytes;
     bool has_body;
+    int64_t group; /* its number; 0: it has no group */
+    size_t turn;   /* place in the order of a topic with groups; 0: by due time */
 };
 VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
 
@@ -35,6 +37,8 @@ struct mysql_takes {
     uint32_t given;
 };
 
+/* Computes how many jobs the takes of the transaction may get from each topic. */
+void mysql_count_takes(struct mysql_link *link);
 /* Appends queries that find and lock jobs. */
 void mysql_append_takes(struct mysql_link *link);
 /* Distributes the jobs among the takes. Returns false if out of memory. */

@@ -34,7 +34,11 @@ enum {
     COLUMN_HAS_EXTENSION,
     COLUMN_VERSION,
     COLUMN_LEVELS,
-    COLUMN_STEPS
+    COLUMN_STEPS,
+    COLUMN_FLOW,
+    COLUMN_LIMIT,
+    COLUMN_GROUP_LIMIT = COLUMN_LIMIT + 4,
+    COLUMN_GROUP_JOBS = COLUMN_GROUP_LIMIT + 4
 };
 
 static const char columns[] =
@@ -42,7 +46,8 @@ static const char columns[] =
     "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
     "keep_finished,keep_finished_max,keep_finished_bytes,keep_body,has_kept,"
     "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
-    "l.topic=t.topic),backoff_steps FROM tarry.topic t WHERE ";
+    "l.topic=t.topic),backoff_steps,flow,lim,rate_count,rate_unit,burst,group_lim,"
+    "group_rate_count,group_rate_unit,group_burst,group_max_jobs FROM tarry.topic t WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
 {
@@ -70,7 +75,7 @@ static bool want(struct mysql_link *link, struct mysql_topic *topic)
         return true;
     topic->is_wanted = mysql_topic_list_add(&link->topics.wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
-    topic->sets_kept = false;
+    topic->sets_kept = topic->sets_hold = false;
     topic->take_max = 0;
     topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
     topic->next_ms[0] = topic->next_ms[1] = INT64_MAX;
@@ -163,6 +168,15 @@ static void attach(struct mysql_link *link, struct mysql_topic *topic, uint32_t 
     mysql_numbers_add(&link->topics.numbers, topic);
 }
 
+/* Reads limit, rate and burst from four columns. */
+static struct flow_limits limits_of(MYSQL_ROW row, int column)
+{
+    return (struct flow_limits){.limit = (uint32_t)mysql_number(row[column]),
+                                .rate = {(uint32_t)mysql_number(row[column + 1]),
+                                         (enum frequency_unit)mysql_number(row[column + 2])},
+                                .burst = (uint32_t)mysql_number(row[column + 3])};
+}
+
 static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsigned long *lengths)
 {
     struct topic_settings *settings = &topic->settings;
@@ -192,6 +206,11 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsign
     topic->has_kept = mysql_number(row[COLUMN_HAS_KEPT]) != 0;
     topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
     topic->version = (uint64_t)mysql_number(row[COLUMN_VERSION]);
+    topic->flow = (int)mysql_number(row[COLUMN_FLOW]);
+    settings->flow = (struct topic_flow){
+        .topic = limits_of(row, COLUMN_LIMIT),
+        .group = limits_of(row, COLUMN_GROUP_LIMIT),
+        .group_max_jobs = (uint64_t)mysql_number(row[COLUMN_GROUP_JOBS])};
 }
 
 bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level)
@@ -250,9 +269,10 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
         attach(link, topic, (uint32_t)mysql_number(row[COLUMN_NUMBER]));
         most = topic->settings.max_jobs;
         bool kept = mysql_topic_keeps(topic);
+        int flow = topic->flow;
         read_settings(topic, row, lengths);
         link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most ||
-                                  mysql_topic_keeps(topic) != kept;
+                                  mysql_topic_keeps(topic) != kept || topic->flow != flow;
         if (!read_levels(link, topic, row[COLUMN_LEVELS]))
             return false;
         topic->stored_levels = topic->level_count;
@@ -453,12 +473,17 @@ static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
         return topic != NULL;
     case COMMAND_FORECAST:
         return !command->forecast.topic.len || topic_want(link, command->forecast.topic) != NULL;
+    case COMMAND_GROUPS:
+        return topic_want(link, command->groups.topic) != NULL;
+    case COMMAND_GROUP:
+        topic = topic_want(link, command->group.topic);
+        if (topic && command->group.verb == QUEUE_GROUP_PUT)
+            topic->is_to_be_made = true;
+        return topic != NULL;
     case COMMAND_FIND:
     case COMMAND_GET:
     case COMMAND_TOPICS:
     case COMMAND_AWAIT:
-    case COMMAND_GROUP:
-    case COMMAND_GROUPS:
         return true;
     }
     return false;

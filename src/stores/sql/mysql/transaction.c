@@ -6,9 +6,9 @@
 
 enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
 
-static unsigned stage_bit(enum mysql_stage stage)
+static uint64_t stage_bit(enum mysql_stage stage)
 {
-    return 1U << stage;
+    return UINT64_C(1) << stage;
 }
 
 /* ---- statements ---- */
@@ -126,10 +126,21 @@ static void correct_begin(struct mysql_link *link)
     if (link->topics.have_moved) {
         mysql_rows_clear(link);
         link->takes.list.count = 0;
-        link->transaction.stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE));
+        link->flow.names.count = 0;
+        link->transaction.stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE) |
+                                      stage_bit(MYSQL_STAGE_GROUPS));
     }
     if (link->transaction.has_pushes)
         mysql_mark_new_topics(link);
+}
+
+/* Creates the groups that are missing. The first group of a topic changes its jobs, which are then read again. */
+static void append_new_groups(struct mysql_link *link)
+{
+    if (mysql_append_new_groups(link))
+        return;
+    mysql_rows_clear(link);
+    link->transaction.stages &= ~stage_bit(MYSQL_STAGE_LOCK);
 }
 
 static void share_takes(struct mysql_link *link)
@@ -142,7 +153,7 @@ static void share_takes(struct mysql_link *link)
 
 static bool is_done(const struct mysql_link *link, enum mysql_stage stage)
 {
-    return link->transaction.stages & stage_bit(stage);
+    return (link->transaction.stages & stage_bit(stage)) != 0;
 }
 
 static bool has_notifications(const struct mysql_link *link)
@@ -175,6 +186,11 @@ static bool locks_now(const struct mysql_link *link)
            (link->transaction.has_rows && may_be_early(link));
 }
 
+static bool names_groups(const struct mysql_link *link)
+{
+    return locks_now(link) && mysql_flow_has_names(link);
+}
+
 static bool has_takes(const struct mysql_link *link)
 {
     return link->transaction.has_takes;
@@ -183,7 +199,19 @@ static bool has_takes(const struct mysql_link *link)
 static bool takes_now(const struct mysql_link *link)
 {
     return link->transaction.has_takes && (link->transaction.part != MYSQL_PART_BEGIN ||
-                                           (!link->transaction.has_rows && may_be_early(link)));
+                                           (!link->transaction.has_rows && may_be_early(link) &&
+                                            !mysql_flow_takes(link)));
+}
+
+static bool chooses(const struct mysql_link *link)
+{
+    return mysql_flow_takes(link) && !link->flow.is_chosen;
+}
+
+/* Waits for the results before it. */
+static void wait_here(struct mysql_link *link)
+{
+    (void)link;
 }
 
 /* Takes see the rows that the transaction has changed. Otherwise, the commit writes them. */
@@ -236,18 +264,32 @@ static const struct stage {
                                  .append = mysql_append_topic_count},
     [MYSQL_STAGE_NEW_TOPICS] = {CALLS, CALLS, .applies = mysql_topics_are_missing,
                                 .append = mysql_append_new_topics},
+    [MYSQL_STAGE_GROUPS] = {BEGIN | CALLS, CALLS, .applies = names_groups,
+                            .append = mysql_append_group_names},
+    [MYSQL_STAGE_NEW_GROUPS] = {CALLS, CALLS, .applies = mysql_groups_are_missing,
+                                .append = append_new_groups},
     [MYSQL_STAGE_LOCK] = {BEGIN | CALLS, CALLS, .applies = locks_now, .append = mysql_append_locks},
     [MYSQL_STAGE_CALLS] = {CALLS, .append = mysql_append_calls},
     [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = mysql_decide},
     [MYSQL_STAGE_AWAITED] = {CALLS, 0, .applies = is_awaited, .append = mysql_append_awaited},
     [MYSQL_STAGE_KEEP] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_kept},
     [MYSQL_STAGE_WRITE] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_rows},
+    [MYSQL_STAGE_FLOW] = {CALLS | COMMIT, 0, .applies = writes_now,
+                          .append = mysql_append_flow_rows},
     [MYSQL_STAGE_HISTORY] = {CALLS | COMMIT, 0, .applies = writes_now,
                              .append = mysql_append_history},
+    [MYSQL_STAGE_FLOW_READ] = {CALLS, 0, .applies = mysql_flow_takes,
+                               .append = mysql_append_flow_read},
+    [MYSQL_STAGE_FLOW_LOCK] = {CALLS, CALLS, .applies = mysql_flow_takes,
+                               .append = mysql_append_flow_lock},
+    [MYSQL_STAGE_FLOW_FIND] = {CALLS, CALLS, .applies = chooses, .append = mysql_append_flow_find},
+    [MYSQL_STAGE_FLOW_CHOSEN] = {CALLS, CALLS, .applies = mysql_flow_takes, .read = wait_here},
     [MYSQL_STAGE_TAKE] = {BEGIN | CALLS, 0, .applies = takes_now, .append = mysql_append_takes},
     [MYSQL_STAGE_SHARE] = {CALLS, CALLS, has_takes, .read = share_takes},
     [MYSQL_STAGE_BODIES] = {CALLS, 0, .applies = has_takes, .append = mysql_append_bodies},
     [MYSQL_STAGE_LEASE] = {COMMIT, .append = mysql_append_taken},
+    [MYSQL_STAGE_FLOW_WRITE] = {COMMIT, 0, .applies = mysql_flow_takes,
+                                .append = mysql_append_flow_groups},
     [MYSQL_STAGE_LOOK] = {COMMIT, .append = mysql_append_looks},
     [MYSQL_STAGE_END] = {COMMIT, .append = mysql_append_call_ends},
     [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
@@ -257,7 +299,7 @@ static const struct stage {
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
     [MYSQL_STAGE_ROLLBACK] = {ROLLBACK, .append = append_rollback},
 };
-_Static_assert(MYSQL_STAGES <= 32, "each stage has a bit");
+_Static_assert(MYSQL_STAGES <= 64, "each stage has a bit");
 
 /* Appends the next pipeline of the part. Returns false if the part needs no further one. */
 static bool pipeline_append(struct mysql_link *link)
@@ -270,7 +312,7 @@ static bool pipeline_append(struct mysql_link *link)
             continue;
         if (stage->waits & link->transaction.part && link->wire.steps.count)
             return true;
-        if (i != MYSQL_STAGE_TOPICS)
+        if (i != MYSQL_STAGE_TOPICS && i != MYSQL_STAGE_FLOW_FIND)
             link->transaction.stages |= stage_bit(i);
         if (stage->append)
             stage->append(link);
@@ -288,6 +330,8 @@ static void transaction_clear(struct mysql_link *link)
     mysql_rows_clear(link);
     mysql_topics_begin(link);
     link->takes.list.count = 0;
+    mysql_flow_clear(link);
+    link->flow.names.count = link->flow.notes.count = 0;
     link->transaction.has_rows = link->transaction.has_takes = link->transaction.has_pushes =
         link->topics.have_moved = false;
     link->transaction.stages = 0;

@@ -28,17 +28,25 @@ enum mysql_stage {
     MYSQL_STAGE_TOPICS,
     MYSQL_STAGE_TOPIC_COUNT,
     MYSQL_STAGE_NEW_TOPICS,
+    MYSQL_STAGE_GROUPS, /* reads the groups that pushes name */
+    MYSQL_STAGE_NEW_GROUPS,
     MYSQL_STAGE_LOCK,    /* locks and reads the rows that calls name */
     MYSQL_STAGE_CALLS,   /* statements of single calls */
     MYSQL_STAGE_DECIDE,  /* applies the rules to the rows */
     MYSQL_STAGE_AWAITED, /* finds the ended jobs that clients wait for */
     MYSQL_STAGE_KEEP,    /* stores finished jobs that are kept */
     MYSQL_STAGE_WRITE,   /* writes the rows */
+    MYSQL_STAGE_FLOW,    /* writes what that means for groups */
     MYSQL_STAGE_HISTORY,
+    MYSQL_STAGE_FLOW_READ, /* takes from topics with groups and limits */
+    MYSQL_STAGE_FLOW_LOCK,
+    MYSQL_STAGE_FLOW_FIND, /* repeated until it has chosen */
+    MYSQL_STAGE_FLOW_CHOSEN,
     MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
     MYSQL_STAGE_SHARE,  /* distributes them */
     MYSQL_STAGE_BODIES, /* reads large bodies */
     MYSQL_STAGE_LEASE,  /* leases the jobs */
+    MYSQL_STAGE_FLOW_WRITE,
     MYSQL_STAGE_LOOK,   /* checks for waiting jobs */
     MYSQL_STAGE_END,    /* statements of single calls, after the rows are written */
     MYSQL_STAGE_COUNTS,
@@ -53,7 +61,7 @@ enum mysql_stage {
 struct mysql_transaction {
     struct sql_plan plan;
     enum mysql_part part;
-    unsigned stages;                      /* bits of those that have run */
+    uint64_t stages;                      /* bits of those that have run */
     bool has_rows, has_takes, has_pushes; /* among its calls */
     bool is_exact; /* one call that met a lock before: each row is named individually */
     /* the time comes with the ticket, with the adjustment of the clock that is known; otherwise it is
