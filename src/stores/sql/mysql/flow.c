@@ -210,8 +210,11 @@ static void note_add(struct mysql_link *link, const struct mysql_note *note)
         if (other->topic != note->topic || other->group != note->group)
             continue;
         other->freed += note->freed;
-        if (note->waits && (!other->waits || note->due_ms < other->due_ms))
+        if (note->waits && (!other->waits || note->due_ms < other->due_ms ||
+                            (note->due_ms == other->due_ms && note->sequence < other->sequence))) {
             other->due_ms = note->due_ms;
+            other->sequence = note->sequence;
+        }
         other->waits = other->waits || note->waits;
         other->held_ms = note->held_ms > other->held_ms ? note->held_ms : other->held_ms;
         return;
@@ -266,11 +269,11 @@ static void append_notes(struct mysql_link *link)
         const struct mysql_note *note = &link->flow.notes.at[i];
         if (!out)
             buffer_append_text(out = mysql_statement(link, NULL),
-                               "INSERT INTO tarry.grp_note (topic,grp,freed,due,held) VALUES ");
+                               "INSERT INTO tarry.grp_note (topic,grp,freed,seq,due,held) VALUES ");
         else
             buffer_append_byte(out, ',');
-        buffer_append_format(out, "(%u,%lld,%lld,", note->topic, (long long)note->group,
-                             (long long)note->freed);
+        buffer_append_format(out, "(%u,%lld,%lld,%llu,", note->topic, (long long)note->group,
+                             (long long)note->freed, (unsigned long long)note->sequence);
         if (note->waits)
             buffer_append_i64(out, note->due_ms);
         else
@@ -367,7 +370,8 @@ static void note_row(struct mysql_link *link, const struct mysql_row *row)
         struct mysql_note note = {.topic = row->topic->number,
                                   .group = group_number(row->group),
                                   .waits = true,
-                                  .due_ms = row->due_ms};
+                                  .due_ms = row->due_ms,
+                                  .sequence = row->sequence};
         note_add(link, &note);
     }
 }
@@ -447,7 +451,7 @@ static struct mysql_group *group_need(struct mysql_link *link, struct mysql_topi
 
 static bool read_notes(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    enum { NUMBER, GROUP, FREED, DUE, HELD };
+    enum { NUMBER, GROUP, FREED, DUE, HELD, SEQUENCE };
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         struct mysql_note note = {.topic = step->topic->number,
@@ -455,7 +459,8 @@ static bool read_notes(struct mysql_link *link, const struct mysql_step *step, M
                                   .freed = mysql_number(row[FREED]),
                                   .waits = row[DUE] != NULL,
                                   .due_ms = mysql_number(row[DUE]),
-                                  .held_ms = mysql_number(row[HELD])};
+                                  .held_ms = mysql_number(row[HELD]),
+                                  .sequence = (uint64_t)mysql_number(row[SEQUENCE])};
         if (!mysql_note_list_add(&link->flow.read_notes, note) ||
             !mysql_note_numbers_add(&link->flow.read_numbers,
                                     (uint64_t)mysql_number(row[NUMBER])))
@@ -465,8 +470,12 @@ static bool read_notes(struct mysql_link *link, const struct mysql_step *step, M
             return false;
         group->has_notes = true;
         group->freed += note.freed;
-        if (note.waits && note.due_ms < group->note_due_ms)
+        if (note.waits && (note.due_ms < group->note_due_ms ||
+                           (note.due_ms == group->note_due_ms &&
+                            note.sequence < group->note_sequence))) {
             group->note_due_ms = note.due_ms;
+            group->note_sequence = note.sequence;
+        }
         if (note.held_ms > group->note_held_ms)
             group->note_held_ms = note.held_ms;
     }
@@ -494,7 +503,7 @@ void mysql_append_flow_read(struct mysql_link *link)
         must(link, group_need(link, topic, MYSQL_GROUP_TOPIC) != NULL);
         buffer_append_format(
             mysql_statement_of(link, (struct mysql_step){.read = read_notes, .topic = topic}),
-            "SELECT n,grp,freed,due,held FROM tarry.grp_note FORCE INDEX (grp_note_topic) WHERE "
+            "SELECT n,grp,freed,due,held,seq FROM tarry.grp_note FORCE INDEX (grp_note_topic) WHERE "
             "topic=%u LIMIT %d FOR UPDATE SKIP LOCKED",
             topic->number, NOTES_MAX);
         if (!has_groups(topic))
@@ -506,7 +515,7 @@ void mysql_append_flow_read(struct mysql_link *link)
             "SELECT k.grp FROM tarry.grp k FORCE INDEX (grp_open) WHERE k.topic=%u AND "
             "k.open_at<=%lld AND k.grp>1 ORDER BY k.in_flight*10000 DIV k.weight,IF(k.is_ready,"
             "k.pass,GREATEST(k.pass,(SELECT h.pass FROM tarry.grp h WHERE h.topic=%u AND "
-            "h.grp=1))),k.next_due LIMIT %zu",
+            "h.grp=1))),k.next_due,k.next_seq LIMIT %zu",
             topic->number, (long long)link->now_ms, topic->number, most);
     }
 }
@@ -529,7 +538,8 @@ static bool read_groups(struct mysql_link *link, const struct mysql_step *step, 
         FULL,
         HELD,
         NEXT_DUE,
-        IS_READY
+        IS_READY,
+        NEXT_SEQUENCE
     };
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
@@ -551,6 +561,7 @@ static bool read_groups(struct mysql_link *link, const struct mysql_step *step, 
         group->held_ms = mysql_number(row[HELD]);
         group->next_due_ms = mysql_number(row[NEXT_DUE]);
         group->is_ready = mysql_number(row[IS_READY]) != 0;
+        group->next_sequence = (uint64_t)mysql_number(row[NEXT_SEQUENCE]);
     }
     return true;
 }
@@ -568,7 +579,7 @@ void mysql_append_flow_lock(struct mysql_link *link)
                     out = mysql_statement_of(
                         link, (struct mysql_step){.read = read_groups, .topic = topic}),
                     "SELECT grp,weight,lim,rate_count,rate_unit,burst,paused,paused_until,"
-                    "in_flight,pass,full_us,held_until,next_due,is_ready FROM tarry.grp FORCE "
+                    "in_flight,pass,full_us,held_until,next_due,is_ready,next_seq FROM tarry.grp FORCE "
                     "INDEX (PRIMARY) WHERE topic=%u AND grp IN (",
                     topic->number);
             else
@@ -658,8 +669,11 @@ static void add_notes(const struct mysql_link *link, struct mysql_group *group, 
     group->in_flight -= group->freed;
     if (group->note_held_ms > group->held_ms)
         group->held_ms = group->note_held_ms;
-    if (group->note_due_ms < group->next_due_ms)
+    if (group->note_due_ms < group->next_due_ms ||
+        (group->note_due_ms == group->next_due_ms && group->note_sequence < group->next_sequence)) {
         group->next_due_ms = group->note_due_ms;
+        group->next_sequence = group->note_sequence;
+    }
     if (!group->is_ready && group->next_due_ms <= link->now_ms) {
         group->is_ready = true;
         group->pass = group->pass > base ? group->pass : base;
@@ -900,22 +914,47 @@ void mysql_flow_lease(struct mysql_link *link, const struct mysql_taken *taken)
 
 /* ---- takes: writing ---- */
 
+/* Appends the due time or the sequence of the first job that waits, or `none`. */
 static void append_first(const struct mysql_link *link, struct buffer *out,
-                         const struct mysql_group *group)
+                         const struct mysql_group *group, const char *column, int64_t none)
 {
     const struct mysql_topic *topic = group->topic;
     buffer_append_text(out, topic->level_count > 1 ? "LEAST(" : "(");
     for (size_t i = 0; i < topic->level_count; i++)
         buffer_append_format(
             out,
-            "%sCOALESCE((SELECT g.due FROM tarry.job_grp g FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
+            "%sCOALESCE((SELECT g.%s FROM tarry.job_grp g FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
             "tarry.job j FORCE INDEX (PRIMARY) ON j.topic=g.topic AND j.level=g.level AND "
             "j.due=g.due AND j.seq=g.seq WHERE g.topic=%u AND g.grp=%lld AND g.level=%d AND "
             "g.due>=%lld AND j.state=1 AND (j.expire IS NULL OR j.expire>%lld) ORDER BY "
             "g.due,g.seq LIMIT 1),%lld)",
-            i ? "," : "", topic->number, (long long)group->number, topic->levels[i],
-            (long long)group->next_due_ms, (long long)link->now_ms, (long long)INT64_MAX);
+            i ? "," : "", column, topic->number, (long long)group->number, topic->levels[i],
+            (long long)group->next_due_ms, (long long)link->now_ms, (long long)none);
     buffer_append_byte(out, ')');
+}
+
+/* Appends the first job of a group that still waits. */
+static void append_next_job(const struct mysql_link *link, struct buffer *out,
+                            const struct mysql_group *group)
+{
+    bool has_one_level = group->topic->level_count == 1;
+    const struct mysql_found *next =
+        has_one_level && group->given == group->chosen && group->given < group->found.count
+            ? &group->found.at[group->given]
+            : NULL;
+    if (next || !group->wanted) {
+        buffer_append_format(out, ",next_seq=%llu,next_due=%lld",
+                             (unsigned long long)(next ? next->place.sequence : group->next_sequence),
+                             (long long)(next ? next->place.due_ms : group->next_due_ms));
+        return;
+    }
+    buffer_append_text(out, ",next_seq=");
+    if (has_one_level)
+        append_first(link, out, group, "seq", 0);
+    else
+        buffer_append_byte(out, '0');
+    buffer_append_text(out, ",next_due=");
+    append_first(link, out, group, "due", INT64_MAX);
 }
 
 static void append_group(struct mysql_link *link, struct mysql_group *group)
@@ -938,14 +977,7 @@ static void append_group(struct mysql_link *link, struct mysql_group *group)
                          (long long)group->in_flight, (long long)group->pass,
                          (long long)group->full_us, (long long)group->held_ms);
     if (!is_topic) {
-        buffer_append_text(out, ",next_due=");
-        if (group->wanted && group->topic->level_count == 1 && group->given < group->found.count &&
-            group->given == group->chosen)
-            buffer_append_i64(out, group->found.at[group->given].place.due_ms);
-        else if (group->wanted)
-            append_first(link, out, group);
-        else
-            buffer_append_i64(out, group->next_due_ms);
+        append_next_job(link, out, group);
         buffer_append_format(out,
                              ",is_ready=next_due<=%lld,idle_since=IF(next_due<%lld OR "
                              "in_flight>0,NULL,COALESCE(idle_since,%lld)),open_at=",

@@ -41,6 +41,7 @@ struct mysql_note {
     int64_t freed;
     bool waits;
     int64_t due_ms, held_ms;
+    uint64_t sequence; /* of the job that waits */
 };
 VECTOR_DECLARE(mysql_note_list, struct mysql_note)
 
@@ -55,6 +56,7 @@ struct mysql_group { /* A group, or a topic, of a take. */
     bool is_locked; /* its row was read and locked */
     struct group_settings settings;
     int64_t in_flight, pass, full_us, held_ms, next_due_ms;
+    uint64_t next_sequence, note_sequence;
     bool is_ready;
     bool has_notes; /* to be added to it: */
     int64_t freed, note_held_ms, note_due_ms;

@@ -114,6 +114,7 @@ CREATE TABLE IF NOT EXISTS tarry.grp (
   pass BIGINT NOT NULL DEFAULT 0, -- of the topic: that of the group that was served last
   full_us BIGINT NOT NULL DEFAULT 0, held_until BIGINT NOT NULL DEFAULT 0,
   next_due BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs waits before that
+  next_seq BIGINT NOT NULL DEFAULT 0, -- of its first job, if next_due is exact
   is_ready TINYINT NOT NULL DEFAULT 0, -- had a ready job after the last take
   open_at BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs can be delivered before that. Takes read groups by it
   idle_since BIGINT, -- when the upkeep found that it is not used
@@ -123,6 +124,7 @@ CREATE TABLE IF NOT EXISTS tarry.grp (
 -- rows of the groups.
 CREATE TABLE IF NOT EXISTS tarry.grp_note (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, topic INT NOT NULL, grp BIGINT NOT NULL, freed BIGINT NOT NULL DEFAULT 0, due BIGINT, held BIGINT,
+  seq BIGINT NOT NULL DEFAULT 0,
   KEY grp_note_topic (topic, grp)
 ) ENGINE=InnoDB;
 -- The places of the jobs of topics with groups that are not dead, by group. Topics without groups have no rows here.
@@ -401,6 +403,11 @@ CREATE PROCEDURE tarry.server_groups(IN p_topic INT, IN p_name VARCHAR(64) CHARA
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  DECLARE v_above BIGINT DEFAULT 1;
+  DECLARE v_below BIGINT DEFAULT 9223372036854775807;
+  IF p_name IS NOT NULL THEN -- by its number: MariaDB sorts no later call of a connection whose first call has compared the name
+    SELECT COALESCE(MAX(grp) - 1, 9223372036854775806), COALESCE(MAX(grp) + 1, 0) INTO v_above, v_below FROM tarry.grp WHERE topic = p_topic AND name = p_name;
+  END IF;
   SELECT w.name, w.is_set, w.own_weight, w.lim, w.rate_count, w.rate_unit, w.burst, w.max_jobs, w.paused AND (w.paused_until = 0 OR w.paused_until > v_now),
       IF(w.paused AND w.paused_until > v_now, w.paused_until, 0), w.ready, w.leased, SUBSTRING_INDEX(w.held, ' ', 1), SUBSTRING_INDEX(w.held, ' ', -1), w.oldest
     FROM (
@@ -410,7 +417,7 @@ BEGIN
         LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed, MAX(m.held) AS held FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
         LEFT JOIN (SELECT COALESCE(j.grp, 2) AS grp, COUNT(*) AS ready, MIN(j.due) AS oldest FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
           ON j.topic = l.topic AND j.level = l.level AND j.due <= v_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) r ON r.grp = k.grp
-        WHERE k.topic = p_topic AND k.grp > 1 AND (p_name IS NULL OR k.name = p_name)) w
+        WHERE k.topic = p_topic AND k.grp > v_above AND k.grp < v_below) w
     WHERE (p_name IS NOT NULL OR w.is_set OR w.ready > 0 OR w.leased > 0 OR w.hold_ends > v_now)
       AND (p_order <> 3 OR w.held IS NOT NULL)
       AND (p_after IS NULL OR CASE p_order WHEN 1 THEN w.ready < p_value OR (w.ready = p_value AND w.name > p_after)
@@ -439,7 +446,7 @@ BEGIN
       STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = w.topic AND k.grp = w.grp FOR UPDATE SKIP LOCKED;
     UPDATE tarry.server_grps f STRAIGHT_JOIN (SELECT topic, grp, SUM(freed) AS freed, MIN(due) AS due, MAX(held) AS held FROM tarry.server_notes GROUP BY topic, grp) w
         ON w.topic = f.topic AND w.grp = f.grp STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.grp = f.grp
-      SET k.in_flight = k.in_flight - w.freed, k.held_until = GREATEST(k.held_until, COALESCE(w.held, 0)),
+      SET k.in_flight = k.in_flight - w.freed, k.next_seq = IF(w.due < k.next_due, 0, k.next_seq), k.held_until = GREATEST(k.held_until, COALESCE(w.held, 0)),
         k.next_due = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807)), k.open_at = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807));
     DELETE x FROM tarry.server_grps f STRAIGHT_JOIN tarry.server_notes s ON s.topic = f.topic AND s.grp = f.grp
       STRAIGHT_JOIN tarry.grp_note x FORCE INDEX (PRIMARY) ON x.n = s.n;
@@ -927,7 +934,7 @@ BEGIN
   END IF;
   IF p_seq IS NOT NULL THEN
     INSERT IGNORE INTO tarry.job_grp VALUES (p_topic, COALESCE(p_grp, 2), p_level, p_due, p_seq);
-    INSERT INTO tarry.grp_note (topic, grp, due) VALUES (p_topic, COALESCE(p_grp, 2), p_due);
+    INSERT INTO tarry.grp_note (topic, grp, due, seq) VALUES (p_topic, COALESCE(p_grp, 2), p_due, p_seq);
   END IF;
 END//
 
