@@ -495,7 +495,7 @@ static bool read_candidates(struct mysql_link *link, const struct mysql_step *st
 void mysql_append_flow_read(struct mysql_link *link)
 {
     mysql_flow_clear(link);
-    mysql_count_takes(link);
+    mysql_topics_count_takes(link);
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
         if (!takes_from(link, topic))

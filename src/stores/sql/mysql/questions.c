@@ -80,6 +80,39 @@ static const char *const checks[] = {
     "t.topic = j.topic WHERE NOT EXISTS (SELECT 1 FROM tarry.job_key k WHERE k.topic = j.topic AND "
     "k.id = j.id) HAVING COUNT(*) > 0",
 
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': the number of leases of ', IF(d.grp = 1, 'the topic', "
+    "IF(d.grp = 2, 'jobs without a group', CONCAT('group ', QUOTE(d.name)))), ' differs by ', d.diff), "
+    "ABS(d.diff), CONCAT('INSERT INTO tarry.grp_note (topic, grp, freed) VALUES (', CONCAT_WS(', ', "
+    "d.topic, d.grp, -d.diff), ')') FROM (SELECT k.topic, k.grp, k.name, COALESCE(j.leases, 0) - "
+    "k.in_flight + COALESCE(n.freed, 0) diff FROM tarry.grp k LEFT JOIN ("
+    "SELECT topic, COALESCE(grp, 2) grp, COUNT(*) leases FROM tarry.job WHERE state = 3 AND slot & 1 "
+    "GROUP BY topic, COALESCE(grp, 2) "
+    "UNION ALL SELECT topic, 1, COUNT(*) FROM tarry.job WHERE state = 3 AND slot & 2 GROUP BY topic) "
+    "j ON j.topic = k.topic AND j.grp = k.grp LEFT JOIN (SELECT topic, grp, SUM(freed) freed FROM "
+    "tarry.grp_note GROUP BY topic, grp) n ON n.topic = k.topic AND n.grp = k.grp) d "
+    "JOIN tarry.topic t ON t.topic = d.topic AND t.name IS NOT NULL WHERE d.diff <> 0 ORDER BY "
+    "t.name, d.name",
+
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': jobs are not listed in their groups, so they are never "
+    "taken'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.job_grp SELECT topic, COALESCE(grp, 2), "
+    "level, due, seq FROM tarry.job WHERE state <> 4 AND topic = ', t.topic, '; UPDATE tarry.grp SET "
+    "next_due = 0, open_at = 0 WHERE grp > 1 AND topic = ', t.topic) "
+    "FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL AND t.flow & 1 "
+    "WHERE j.state <> 4 AND NOT EXISTS (SELECT 1 FROM tarry.job_grp g WHERE g.topic = j.topic AND "
+    "g.grp = COALESCE(j.grp, 2) AND g.level = j.level AND g.due = j.due AND g.seq = j.seq) GROUP BY "
+    "t.topic, t.name ORDER BY t.name",
+
+    "SELECT 'entries of groups without a job', COUNT(*), 'DELETE FROM tarry.job_grp WHERE NOT EXISTS "
+    "(SELECT 1 FROM tarry.job j WHERE j.topic = tarry.job_grp.topic AND j.level = tarry.job_grp.level "
+    "AND j.due = tarry.job_grp.due AND j.seq = tarry.job_grp.seq)' FROM tarry.job_grp g JOIN "
+    "tarry.topic t ON t.topic = g.topic AND t.name IS NOT NULL WHERE NOT EXISTS (SELECT 1 FROM "
+    "tarry.job j WHERE j.topic = g.topic AND j.level = g.level AND j.due = g.due AND j.seq = g.seq) "
+    "HAVING COUNT(*) > 0",
+
+    "SELECT 'jobs of groups that do not exist', COUNT(*), NULL FROM tarry.job j JOIN tarry.topic t ON "
+    "t.topic = j.topic AND t.name IS NOT NULL WHERE j.grp IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
+    "tarry.grp k WHERE k.topic = j.topic AND k.grp = j.grp) HAVING COUNT(*) > 0",
+
     "SELECT 'leases ended more than a minute ago: no server is running, or all of them are too "
     "slow', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
     "(SELECT tarry.now_ms() - 60000) HAVING COUNT(*) > 0",

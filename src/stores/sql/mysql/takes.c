@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum {
-    TAKEN_MAX = MYSQL_NUMBERS,
     BODY_BYTES_INLINE = 16 * 1024, /* larger bodies are read separately */
     TAKE_BYTES_MAX = 16 << 20,     /* total size of the bodies in a take */
     LEASED_MAX = 100,    /* per statement, which searches a list for the number of each row */
@@ -35,25 +34,6 @@ static bool is_take(const struct sql_call *call)
 }
 
 /* ---- search ---- */
-
-void mysql_count_takes(struct mysql_link *link)
-{
-    for (size_t i = 0; i < link->topics.wanted.count; i++)
-        link->topics.wanted.at[i]->take_max = 0;
-    EACH_CALL(link, call)
-    {
-        if (!is_take(call) || call->command->take.id.len)
-            continue;
-        const struct queue_take *take = &call->command->take;
-        for (size_t i = 0; i < take->topic_count; i++) {
-            struct mysql_topic *topic = mysql_names_find(&link->topics.names, take->topics[i]);
-            if (topic && topic->is_wanted)
-                topic->take_max = topic->take_max + take->max < TAKEN_MAX
-                                      ? topic->take_max + take->max
-                                      : TAKEN_MAX;
-        }
-    }
-}
 
 static bool read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
@@ -178,7 +158,7 @@ void mysql_append_takes(struct mysql_link *link)
     size_t before = link->wire.steps.count;
     link->takes.list.count = 0;
     if (!mysql_flow_takes(link))
-        mysql_count_takes(link);
+        mysql_topics_count_takes(link);
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->take_max && topic->number && topic->level_count &&

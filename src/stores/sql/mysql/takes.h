@@ -37,8 +37,6 @@ struct mysql_takes {
     uint32_t given;
 };
 
-/* Computes how many jobs the takes of the transaction may get from each topic. */
-void mysql_count_takes(struct mysql_link *link);
 /* Appends queries that find and lock jobs. */
 void mysql_append_takes(struct mysql_link *link);
 /* Distributes the jobs among the takes. Returns false if out of memory. */

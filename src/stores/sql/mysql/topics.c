@@ -508,6 +508,28 @@ bool mysql_want_topics(struct mysql_link *link)
     return true;
 }
 
+/* ---- takes ---- */
+
+void mysql_topics_count_takes(struct mysql_link *link)
+{
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->take_max = 0;
+    EACH_CALL(link, call)
+    {
+        if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
+            call->status != QUEUE_OK || call->command->take.id.len)
+            continue;
+        const struct queue_take *take = &call->command->take;
+        for (size_t i = 0; i < take->topic_count; i++) {
+            struct mysql_topic *topic = mysql_names_find(&link->topics.names, take->topics[i]);
+            if (topic && topic->is_wanted)
+                topic->take_max = topic->take_max + take->max < MYSQL_NUMBERS
+                                      ? topic->take_max + take->max
+                                      : MYSQL_NUMBERS;
+        }
+    }
+}
+
 /* ---- new topics ---- */
 
 bool mysql_topics_are_missing(const struct mysql_link *link)

@@ -1,0 +1,168 @@
+"""Groups and their limits in MariaDB: over several servers that are killed, and in a user's own transaction.
+
+TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL.
+"""
+
+import random
+import threading
+import time
+
+import pymysql
+import pytest
+from server import eventually
+from sql_serving import tarry, transaction
+from test_sql_groups import GROUPS, JOBS, LIMITS, Checker, consume
+from test_sql_mariadb import DatabaseServer
+
+
+@pytest.fixture(scope="module")
+def mariadb():
+    with DatabaseServer() as server:
+        assert tarry("sql", "migrate", server.url).returncode == 0
+        yield server
+
+
+def push_in_group(cursor, topic, ident, group):
+    cursor.execute("CALL tarry.push_in_group(%s, %s, NULL, NULL, '', NULL, NULL, NULL, %s, @result)", (topic, ident, group))
+
+
+def findings(mariadb, *flags):
+    return [line for line in tarry("fsck", "--store", mariadb.url, *flags).stdout.splitlines() if "leases of" in line or "groups" in line]
+
+
+def test_no_limit_of_a_group_is_exceeded_while_servers_are_killed(mariadb, start_server):
+    servers = [start_server("--store", mariadb.url) for _ in range(3)]
+    client = servers[0].client()
+    client.good("PUT", "/v1/topics/limited")
+    with transaction(mariadb, commit=True) as cursor:
+        for g in range(GROUPS):
+            for n in range(1, JOBS + 1):
+                push_in_group(cursor, "limited", f"g{g}-{n}", f"g{g}")
+    for g in range(GROUPS):
+        client.good("PUT", f"/v1/topics/limited/groups/g{g}?limit={LIMITS[g % 3]}")
+    checker, stop = Checker(), threading.Event()
+    threads = [threading.Thread(target=consume, args=(servers, checker, stop, n)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            time.sleep(1.5)
+            server = random.choice(servers)
+            server.kill()
+            server.start()
+        eventually(lambda: len(checker.acked) == GROUPS * JOBS or mariadb.do("SELECT COUNT(*) FROM tarry.job") == 0, seconds=90)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert {group: most for group, most in checker.most.items() if most > LIMITS[int(group[1:]) % 3]} == {}
+    assert findings(mariadb) == []
+
+
+def test_a_group_is_pushed_in_a_transaction(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    with transaction(mariadb, commit=False) as cursor:
+        push_in_group(cursor, "shop", "a", "undone")
+    with transaction(mariadb, commit=True) as cursor:
+        push_in_group(cursor, "shop", "b", "shop-7")
+        push_in_group(cursor, "shop", "c", None)
+    assert {job["id"]: job.get("group") for job in take_all(client, "shop", 2)} == {"b": "shop-7", "c": None}
+    with pytest.raises(pymysql.err.MySQLError, match="bad group"), transaction(mariadb, commit=False) as cursor:
+        push_in_group(cursor, "shop", "d", "a b")
+
+
+def take_all(client, topic, count, seconds=20):
+    jobs, until = [], time.monotonic() + seconds
+    while len(jobs) < count and time.monotonic() < until:
+        jobs += client.take(topic, max=count, wait="1s")
+    return jobs
+
+
+def test_changes_by_sql_keep_jobs_in_their_groups(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    for ident, group in (("moved", "one"), ("replaced", "one"), ("cancelled", "two"), ("plain", "")):
+        client.good("PUT", f"/v1/topics/changed/jobs/{ident}?delay=1h" + (f"&group={group}" if group else ""))
+    with transaction(mariadb, commit=True) as cursor:
+        cursor.execute("CALL tarry.reschedule('changed', 'moved', 0, NULL, NULL, @result)")
+        push_in_group(cursor, "changed", "replaced", "three")
+        cursor.execute("CALL tarry.cancel('changed', 'cancelled', @result)")
+        cursor.execute("CALL tarry.run('changed', 'plain', @result)")
+    assert {job["id"]: job.get("group") for job in take_all(client, "changed", 3)} == {"moved": "one", "replaced": "three", "plain": None}
+    assert findings(mariadb) == []
+
+
+def test_jobs_before_the_first_group_of_a_user_are_delivered(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    for ident in ("1", "2"):
+        client.push("begun", ident)
+    with transaction(mariadb, commit=True) as cursor:
+        push_in_group(cursor, "begun", "3", "late")
+    assert sorted(job["id"] for job in take_all(client, "begun", 3)) == ["1", "2", "3"]
+    assert findings(mariadb) == []
+
+
+def test_an_open_transaction_of_a_user_delays_no_other_group(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/open/jobs/first?group=one")
+    [job] = take_all(client, "open", 1)
+    with transaction(mariadb, commit=True) as cursor:
+        push_in_group(cursor, "open", "by-sql", "one")
+        client.ack(job["lease"])
+        client.good("PUT", "/v1/topics/open/jobs/second?group=one")
+        client.good("PUT", "/v1/topics/open/jobs/third?group=two")
+        assert sorted(job["id"] for job in take_all(client, "open", 2)) == ["second", "third"]
+    assert [job["id"] for job in take_all(client, "open", 1)] == ["by-sql"]
+
+
+def test_fsck_corrects_the_number_of_leases_of_a_group(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/counted/jobs/a?group=one")
+    client.good("PUT", "/v1/topics/counted/jobs/b?group=one&delay=1h")
+    assert [job["id"] for job in take_all(client, "counted", 1)] == ["a"]
+    mariadb.do("UPDATE tarry.grp SET in_flight = in_flight + 2 WHERE name = 'one' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'counted')")
+    mariadb.do("DELETE FROM tarry.job_grp WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'counted')")
+    found = "\n".join(findings(mariadb, "--repair"))
+    assert "the number of leases of group 'one' differs by -2" in found and "jobs are not listed in their groups" in found
+    assert findings(mariadb) == []
+    client.good("POST", "/v1/topics/counted/jobs/b/run")
+    assert [job["id"] for job in take_all(client, "counted", 1)] == ["b"]
+
+
+def test_a_resume_ends_the_hold_of_a_topic(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    for ident in ("1", "2"):
+        client.push("stopped", ident)
+    [job] = take_all(client, "stopped", 1)
+    client.nack(job["lease"], hold="24h")
+    assert client.take("stopped", wait="300ms") == []
+    client.good("POST", "/v1/topics/stopped/resume")
+    assert client.take("stopped", wait="10s")
+
+
+def test_a_full_group_rejects_pushes(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/full?group_max_jobs=2")
+    for ident in ("1", "2"):
+        client.good("PUT", f"/v1/topics/full/jobs/{ident}?group=one")
+    reply = client.call("PUT", "/v1/topics/full/jobs/3?group=one")
+    assert (reply.status, reply.json()["code"]) == (507, "group_full")
+    with pytest.raises(pymysql.err.MySQLError, match="the group has as many jobs"), transaction(mariadb, commit=False) as cursor:
+        push_in_group(cursor, "full", "3", "one")
+    client.good("PUT", "/v1/topics/full/jobs/3?group=two")
+    client.good("PUT", "/v1/topics/full/jobs/1?group=one")  # replaces
+
+
+def test_a_topic_without_groups_costs_no_statement(mariadb, start_server):
+    """The statements of a take and of an ack, besides those of the upkeep: none of them changes or locks a table of groups."""
+    client = start_server("--store", mariadb.url).client()
+    client.push("plain", "1")
+    mariadb.do("SET GLOBAL log_output = 'TABLE'")
+    mariadb.do("SET GLOBAL general_log = 1")
+    try:
+        [job] = take_all(client, "plain", 1)
+        client.ack(job["lease"])
+    finally:
+        mariadb.do("SET GLOBAL general_log = 0")
+    texts = [str(row[0]) for row in mariadb.rows("SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' ORDER BY event_time")]
+    assert any("DELETE" in text and "tarry.server_job" in text or "DELETE j FROM tarry.job" in text for text in texts)
+    assert [text for text in texts if "job_grp" in text or "grp_note" in text] == []
