@@ -103,6 +103,7 @@ def test_jobs_before_the_first_group_of_a_user_are_delivered(mariadb, start_serv
 
 def test_an_open_transaction_of_a_user_delays_no_other_group(mariadb, start_server):
     client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/open?limit=5&group_limit=3")
     client.good("PUT", "/v1/topics/open/jobs/first?group=one")
     [job] = take_all(client, "open", 1)
     with transaction(mariadb, commit=True) as cursor:

@@ -39,6 +39,11 @@ KINDS = [
     ("remove a deleted topic in steps", "each second", r"WHERE t\.name IS NULL AND \(t\.paused_until|DELETE FROM tarry\.job j USING", r"MIN\(t\.topic\)|server_places f STRAIGHT_JOIN tarry\.job x"),
     ("remove priority levels without jobs", "each second", r"FROM tarry\.level (k )?WHERE", None),
     ("find jobs that wait, for consumers that wait", "each second, and after a notification; MariaDB: every 10 to 100 ms", r"FROM tarry\.level l, LATERAL", r"SELECT due FROM tarry\.job"),
+    ("find groups that may be served, for consumers that wait", "each second, and after a notification; MariaDB: every 10 to 100 ms", r"k\.next_due <= p_now AND tarry", r"SELECT h\.in_flight,h\.full_us"),
+    ("add notes of groups", "each second, and with each take from a topic with groups", r"FROM tarry\.grp_note", r"server_notes SELECT n, topic|FROM tarry\.grp_note FORCE INDEX"),
+    ("remove groups that are not used", "each second", r"FROM tarry\.grp WHERE (idle|grp > 0)", r"server_grps SELECT topic, grp FROM tarry\.grp FORCE INDEX \(grp_idle\)"),
+    ("remove kept jobs whose time has ended", "each second", r"FROM tarry\.finished f WHERE f\.kept <= ", r"FROM tarry\.kept FORCE INDEX \(kept_until\)"),
+    ("compare kept jobs with the limits of their topics", "each second", r"WITH RECURSIVE k AS", r"MIN\(topic\)[^)]*FROM tarry\.kept"),
     ("read notifications of other servers", "MariaDB: with each look", None, r"SELECT n,what,name,due FROM tarry\.notification"),
     ("read events of other servers", "MariaDB: every 100 ms while a client listens", None, r"FROM tarry\.message FORCE INDEX \(message_at\)"),
     ("remove old notifications and events", "MariaDB: each second", None, r"server_fold SELECT n FROM tarry\.(notification|message)"),
@@ -132,7 +137,7 @@ def work(database, directory, seconds=6):
             waiting = first.client(60)
             while not ends.is_set():
                 with contextlib.suppress(Exception):
-                    for job in waiting.take("w", "busy", wait="500ms"):
+                    for job in waiting.take("w", "busy", "grouped", "kept", wait="500ms"):
                         waiting.ack(job["lease"])
 
         def listen():
@@ -146,6 +151,8 @@ def work(database, directory, seconds=6):
         for thread in threads:
             thread.start()
         other.put_topic("busy", history="1d", dedup_window="1s", backoff="fixed:1ms")
+        other.put_topic("kept", keep_finished="1s")
+        other.put_topic("grouped", group_limit=2)
         other.push("deleted", "a", delay="1h")
         other.delete_topic("deleted")
         until = time.monotonic() + seconds
@@ -155,6 +162,8 @@ def work(database, directory, seconds=6):
             other.push("busy", f"j-{number}", delay="50ms", priority=number % 3)
             other.push("ending", f"t-{number}", ttl="50ms")
             database.call("push", "busy", f"sql-{number}", 100, "x")
+            other.push("kept", f"k-{number}")
+            other.push("grouped", f"g-{number}", group=f"group-{number % 5}")
             other.push("held", f"h-{number}")
             other.take("held", lease_for="1s")
             time.sleep(0.1)

@@ -312,35 +312,51 @@ static void append_entry(struct buffer *out, int64_t group, int64_t level, int64
                          (long long)level, (long long)due_ms, (unsigned long long)sequence);
 }
 
-/* Appends the deletion of entries of one topic. A list with one element is not used as a key. */
+static bool entry_goes(const struct mysql_row *row, const struct mysql_topic *topic)
+{
+    return row->topic == topic && had_entry(row) && (!has_entry(row) || entry_moves(row));
+}
+
+/* Appends the deletion of entries of one topic, each by its key: for a list, MySQL may read all rows of a small table, which
+ * others may hold. MariaDB does not use a list with one element as a key. */
 static void append_old_entries(struct mysql_link *link, const struct mysql_topic *topic)
 {
     struct buffer *out = NULL;
     size_t count = 0;
-    for (size_t i = 0; i < link->rows.list.count; i++) {
-        const struct mysql_row *row = link->rows.list.at[i];
-        if (row->topic != topic || !had_entry(row) || (has_entry(row) && !entry_moves(row)))
-            continue;
-        if (!out || count == ENTRIES_MAX) {
-            if (out)
-                buffer_append_byte(out, ')');
-            out = mysql_statement(link, NULL);
+    for (size_t i = 0; i <= link->rows.list.count; i++) {
+        const struct mysql_row *row = i < link->rows.list.count ? link->rows.list.at[i] : NULL;
+        if (count == ENTRIES_MAX || (!row && count)) {
             buffer_append_text(out, link->is_mariadb
-                                        ? "DELETE FROM tarry.server_job_grp WHERE "
-                                        : "DELETE g FROM tarry.job_grp g FORCE INDEX (PRIMARY) "
-                                          "WHERE ");
-            buffer_append_format(out, "topic=%u AND (grp,level,due,seq) IN (", topic->number);
+                                        ? ")"
+                                        : ") f STRAIGHT_JOIN tarry.job_grp g FORCE INDEX (PRIMARY) "
+                                          "ON g.topic=f.t AND g.grp=f.k AND g.level=f.l AND "
+                                          "g.due=f.d AND g.seq=f.s");
             count = 0;
         }
-        /* twice, so that the list has two elements */
-        for (size_t k = count ? 1 : 0; k < 2; k++) {
-            buffer_append_text(out, count++ ? ",(" : "(");
-            append_entry(out, row->stored_group, (int64_t)row->stored_at.level, row->stored_at.due_ms,
-                         row->stored_at.sequence);
+        if (!row || !entry_goes(row, topic))
+            continue;
+        bool is_first = !count++;
+        if (is_first)
+            out = mysql_statement(link, NULL);
+        if (link->is_mariadb) {
+            if (is_first)
+                buffer_append_format(
+                    out, "DELETE FROM tarry.server_job_grp WHERE topic=%u AND (grp,level,due,seq) IN (",
+                    topic->number);
+            for (int k = is_first ? 0 : 1; k < 2; k++) {
+                buffer_append_text(out, is_first && k == 0 ? "(" : ",(");
+                append_entry(out, row->stored_group, (int64_t)row->stored_at.level,
+                             row->stored_at.due_ms, row->stored_at.sequence);
+            }
+            continue;
         }
+        buffer_append_text(out, is_first ? "DELETE g FROM (SELECT " : " UNION ALL SELECT ");
+        buffer_append_format(out, "%u%s,%lld%s,%u%s,%lld%s,%llu%s", topic->number,
+                             is_first ? " AS t" : "", (long long)group_number(row->stored_group),
+                             is_first ? " AS k" : "", row->stored_at.level, is_first ? " AS l" : "",
+                             (long long)row->stored_at.due_ms, is_first ? " AS d" : "",
+                             (unsigned long long)row->stored_at.sequence, is_first ? " AS s" : "");
     }
-    if (out)
-        buffer_append_byte(out, ')');
 }
 
 static void append_new_entries(struct mysql_link *link, const struct mysql_topic *topic)
@@ -993,27 +1009,37 @@ static void append_group(struct mysql_link *link, struct mysql_group *group)
                          (long long)group->number);
 }
 
-void mysql_append_flow_groups(struct mysql_link *link)
+/* Appends the deletion of the notes that were added to groups, each by its key (see append_old_entries). */
+static void append_delete_notes(struct mysql_link *link)
 {
     struct buffer *out = NULL;
+    for (size_t i = 0; i < link->flow.added.count; i++) {
+        bool is_first = i % ENTRIES_MAX == 0;
+        if (is_first)
+            out = mysql_statement(link, NULL);
+        if (link->is_mariadb)
+            buffer_append_text(out, is_first ? "DELETE FROM tarry.server_grp_note WHERE n IN (" : ",");
+        else
+            buffer_append_text(out, is_first ? "DELETE x FROM (SELECT " : " UNION ALL SELECT ");
+        buffer_append_u64(out, link->flow.added.at[i]);
+        if (!link->is_mariadb && is_first)
+            buffer_append_text(out, " AS n");
+        if (i + 1 == link->flow.added.count || (i + 1) % ENTRIES_MAX == 0)
+            buffer_append_text(out, link->is_mariadb ? ")"
+                                                     : ") f STRAIGHT_JOIN tarry.grp_note x FORCE "
+                                                       "INDEX (PRIMARY) ON x.n=f.n");
+    }
+}
+
+void mysql_append_flow_groups(struct mysql_link *link)
+{
     for (size_t i = 0; i < link->flow.groups.count; i++) {
         struct mysql_group *group = link->flow.groups.at[i];
         if (group->is_locked &&
             (group->number != MYSQL_GROUP_TOPIC || group->given || group->has_notes))
             append_group(link, group);
     }
-    for (size_t i = 0; i < link->flow.added.count; i++) {
-        if (!out)
-            buffer_append_text(out = mysql_statement(link, NULL),
-                               link->is_mariadb
-                                   ? "DELETE FROM tarry.server_grp_note WHERE n IN ("
-                                   : "DELETE x FROM tarry.grp_note x FORCE INDEX (PRIMARY) WHERE "
-                                     "n IN (");
-        buffer_append_format(out, "%s%llu", i ? "," : "",
-                             (unsigned long long)link->flow.added.at[i]);
-    }
-    if (out)
-        buffer_append_byte(out, ')');
+    append_delete_notes(link);
     append_notes(link);
 }
 

@@ -947,7 +947,10 @@ BEGIN
   IF p_name NOT REGEXP '^[!-~]{1,64}$' THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad group, write 1 to 64 printable ASCII characters without blanks';
   END IF;
-  CALL tarry.server_groups_begin(p_topic, 0);
+  -- Only if needed: it locks the row of the topic, which takes skip while it is locked.
+  IF NOT EXISTS (SELECT 1 FROM tarry.topic WHERE topic = p_topic AND flow & 1 > 0) THEN
+    CALL tarry.server_groups_begin(p_topic, 0);
+  END IF;
   SELECT grp INTO p_grp FROM tarry.grp WHERE topic = p_topic AND name = p_name;
   IF p_grp IS NULL THEN
     INSERT IGNORE INTO tarry.grp (topic, name) VALUES (p_topic, p_name);

@@ -53,8 +53,8 @@ const char mysql_row_columns[] =
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
     "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer,"
-    "next_due,next_ttl,next_seq,next_priority,next_keep,EXISTS(SELECT 1 FROM tarry.awaited),"
-    "grp,slot,next_grp";
+    "next_due,next_ttl,next_seq,next_priority,next_keep,grp,slot,next_grp,"
+    "EXISTS(SELECT 1 FROM tarry.awaited)";
 
 /* ---- places ---- */
 
@@ -250,7 +250,7 @@ static void read_group(struct mysql_row *out, MYSQL_ROW row, int column)
 static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
     enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER, NEXT };
-    enum { AWAITED = NEXT + 5, GROUP };
+    enum { GROUP = NEXT + 5, AWAITED = GROUP + 3 };
     struct mysql_row *out = read_place(link, row, lengths);
     link->is_awaited = link->is_awaited || mysql_number(row[AWAITED]) != 0;
     if (!out || out->is_whole)
