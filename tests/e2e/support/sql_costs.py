@@ -34,15 +34,15 @@ KINDS = [
     ("take over leases of a failed server", "at a start; each second while a server is silent", r"UPDATE tarry\.job j SET server = p_server FROM", r"server_places SELECT x\.topic"),
     ("end expired ttls", "when a ttl ends", r"tarry\.job WHERE expire <= ", r"expire<="),
     ("find the next ttl", "each second", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL"),
+    ("remove kept jobs whose time has ended", "each second", r"FROM tarry\.finished f WHERE f\.kept <= ", r"FROM tarry\.kept FORCE INDEX \(kept_until\)"),
     ("forget ended ids (`dedup_window`, `once`)", "each second", r"DELETE FROM tarry\.finished", r"server_ids SELECT topic, id FROM tarry\.finished WHERE until"),
     ("fold counts of users and of failed servers", "each second", r"DELETE FROM tarry\.tally_add WHERE ctid", r"FROM tarry\.tally_add ORDER BY n|server_fold f STRAIGHT_JOIN tarry\.tally_add"),
     ("remove a deleted topic in steps", "each second", r"WHERE t\.name IS NULL AND \(t\.paused_until|DELETE FROM tarry\.job j USING", r"MIN\(t\.topic\)|server_places f STRAIGHT_JOIN tarry\.job x"),
     ("remove priority levels without jobs", "each second", r"FROM tarry\.level (k )?WHERE", None),
     ("find jobs that wait, for consumers that wait", "each second, and after a notification; MariaDB: every 10 to 100 ms", r"FROM tarry\.level l, LATERAL", r"SELECT due FROM tarry\.job"),
-    ("find groups that may be served, for consumers that wait", "each second, and after a notification; MariaDB: every 10 to 100 ms", r"k\.next_due <= p_now AND tarry", r"SELECT h\.in_flight,h\.full_us"),
-    ("add notes of groups", "each second, and with each take from a topic with groups", r"FROM tarry\.grp_note", r"server_notes SELECT n, topic|FROM tarry\.grp_note FORCE INDEX"),
-    ("remove groups that are not used", "each second", r"FROM tarry\.grp WHERE (idle|grp > 0)", r"server_grps SELECT topic, grp FROM tarry\.grp FORCE INDEX \(grp_idle\)"),
-    ("remove kept jobs whose time has ended", "each second", r"FROM tarry\.finished f WHERE f\.kept <= ", r"FROM tarry\.kept FORCE INDEX \(kept_until\)"),
+    ("find groups that may be served, for consumers that wait", "MariaDB: every 10 to 100 ms", None, r"SELECT h\.in_flight,h\.full_us"),
+    ("add notes of groups", "MariaDB: each second, and with each take from a topic with groups", None, r"server_notes SELECT n, topic|FROM tarry\.grp_note FORCE INDEX"),
+    ("remove groups that are not used", "MariaDB: each second", None, r"server_grps SELECT topic, grp FROM tarry\.grp FORCE INDEX \(grp_idle\)"),
     ("compare kept jobs with the limits of their topics", "each second", r"WITH RECURSIVE k AS", r"MIN\(topic\)[^)]*FROM tarry\.kept"),
     ("read notifications of other servers", "MariaDB: with each look", None, r"SELECT n,what,name,due FROM tarry\.notification"),
     ("read events of other servers", "MariaDB: every 100 ms while a client listens", None, r"FROM tarry\.message FORCE INDEX \(message_at\)"),
@@ -152,7 +152,9 @@ def work(database, directory, seconds=6):
             thread.start()
         other.put_topic("busy", history="1d", dedup_window="1s", backoff="fixed:1ms")
         other.put_topic("kept", keep_finished="1s")
-        other.put_topic("grouped", group_limit=2)
+        has_groups = isinstance(database, MariadbServer)  # PostgreSQL counts the pages of functions in the statements that call them
+        if has_groups:
+            other.put_topic("grouped", group_limit=2)
         other.push("deleted", "a", delay="1h")
         other.delete_topic("deleted")
         until = time.monotonic() + seconds
@@ -163,7 +165,8 @@ def work(database, directory, seconds=6):
             other.push("ending", f"t-{number}", ttl="50ms")
             database.call("push", "busy", f"sql-{number}", 100, "x")
             other.push("kept", f"k-{number}")
-            other.push("grouped", f"g-{number}", group=f"group-{number % 5}")
+            if has_groups:
+                other.push("grouped", f"g-{number}", group=f"group-{number % 5}")
             other.push("held", f"h-{number}")
             other.take("held", lease_for="1s")
             time.sleep(0.1)

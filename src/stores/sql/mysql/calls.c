@@ -299,7 +299,8 @@ static void append_get(struct mysql_link *link, struct sql_call *call)
     struct buffer *out = statement_of(link, call, read_get);
     buffer_append_format(out,
                          "SELECT t.name,j.body,IF(t.flow>0 AND j.state=1 AND j.due<=%lld,"
-                         "tarry.server_held(j.topic,COALESCE(j.grp,2),%lld),NULL),%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
+                         "tarry.server_held(j.topic,COALESCE(j.grp,2),%lld),NULL),%s FROM "
+                         "tarry.topic t STRAIGHT_JOIN tarry.job j ON "
                          "j.topic=t.topic WHERE t.name=",
                          (long long)link->now_ms, (long long)link->now_ms, mysql_job_columns);
     mysql_quote(out, call->command->get.topic);
@@ -686,8 +687,8 @@ static bool read_group_put(struct mysql_link *link, const struct mysql_step *ste
                            MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    struct sql_notification *notification = sql_effects_notification(
-        &link->context->effects, step->call->command->group.topic);
+    struct sql_notification *notification =
+        sql_effects_notification(&link->context->effects, step->call->command->group.topic);
     if (row && mysql_number(row[0]))
         step->call->status = QUEUE_TOO_MANY_GROUPS;
     if (notification)
@@ -705,11 +706,10 @@ static void append_group_put(struct mysql_link *link, struct sql_call *call, uin
     buffer_append_format(out, "CALL tarry.server_group_put(%u,", topic);
     mysql_quote(out, group->group);
     if (group->verb == QUEUE_GROUP_PUT)
-        buffer_append_format(out, ",1,%u,%u,%u,%d,%u,%llu,%d,%lld)", settings->weight,
-                             settings->limits.limit, settings->limits.rate.count,
-                             (int)settings->limits.rate.unit, settings->limits.burst,
-                             (unsigned long long)settings->max_jobs, settings->paused,
-                             (long long)until_ms);
+        buffer_append_format(
+            out, ",1,%u,%u,%u,%d,%u,%llu,%d,%lld)", settings->weight, settings->limits.limit,
+            settings->limits.rate.count, (int)settings->limits.rate.unit, settings->limits.burst,
+            (unsigned long long)settings->max_jobs, settings->paused, (long long)until_ms);
     else
         buffer_append_text(out, ",0,0,0,0,0,0,0,0,0)");
 }
@@ -719,8 +719,7 @@ static void append_group(struct mysql_link *link, struct sql_call *call)
     const struct queue_group_call *group = &call->command->group;
     const struct mysql_topic *topic = mysql_names_find(&link->topics.names, group->topic);
     if (!topic || !topic->number) {
-        call->status =
-            group->verb == QUEUE_GROUP_PUT ? QUEUE_TOO_MANY_TOPICS : QUEUE_NOT_FOUND;
+        call->status = group->verb == QUEUE_GROUP_PUT ? QUEUE_TOO_MANY_TOPICS : QUEUE_NOT_FOUND;
         return;
     }
     if (group->verb != QUEUE_GROUP_GET)

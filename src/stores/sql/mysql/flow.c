@@ -130,12 +130,12 @@ static void append_names_of(struct mysql_link *link, struct mysql_topic *topic)
         if (name->topic != topic || name->number)
             continue;
         if (!out) {
-            if (topic->flow & MYSQL_FLOW_JOBS) /* so that no two transactions count at the same time */
+            if (topic->flow &
+                MYSQL_FLOW_JOBS) /* so that no two transactions count at the same time */
                 buffer_append_format(mysql_statement(link, NULL),
                                      "SELECT topic FROM tarry.topic WHERE topic=%u FOR UPDATE",
                                      topic->number);
-            out = mysql_statement_of(
-                link, (struct mysql_step){.read = read_names, .topic = topic});
+            out = mysql_statement_of(link, (struct mysql_step){.read = read_names, .topic = topic});
             buffer_append_format(out,
                                  "SELECT k.grp,k.name,k.max_jobs,%s FROM tarry.grp k FORCE INDEX "
                                  "(grp_name) WHERE k.topic=%u AND k.name IN (",
@@ -230,9 +230,8 @@ static int64_t group_number(int64_t number)
 void mysql_flow_hold(struct mysql_link *link, const struct mysql_row *row, int64_t hold_ms)
 {
     int64_t number = row->stored_group ? row->stored_group : MYSQL_GROUP_TOPIC;
-    struct mysql_note note = {.topic = row->topic->number,
-                              .group = number,
-                              .held_ms = link->now_ms + hold_ms + 1};
+    struct mysql_note note = {
+        .topic = row->topic->number, .group = number, .held_ms = link->now_ms + hold_ms + 1};
     if (number == MYSQL_GROUP_TOPIC && !(row->topic->flow & MYSQL_FLOW_RATE))
         row->topic->sets_hold = true;
     note_add(link, &note);
@@ -243,8 +242,7 @@ static void notify_freed(struct mysql_link *link, const struct mysql_topic *topi
 {
     struct sql_notification *notification;
     if (topic->name[0] != '?' && mysql_flow_is_limited(topic) &&
-        (notification =
-             sql_effects_notification(&link->context->effects, slice_of(topic->name))))
+        (notification = sql_effects_notification(&link->context->effects, slice_of(topic->name))))
         notification->look = true;
 }
 
@@ -341,7 +339,8 @@ static void append_old_entries(struct mysql_link *link, const struct mysql_topic
         if (link->is_mariadb) {
             if (is_first)
                 buffer_append_format(
-                    out, "DELETE FROM tarry.server_job_grp WHERE topic=%u AND (grp,level,due,seq) IN (",
+                    out,
+                    "DELETE FROM tarry.server_job_grp WHERE topic=%u AND (grp,level,due,seq) IN (",
                     topic->number);
             for (int k = is_first ? 0 : 1; k < 2; k++) {
                 buffer_append_text(out, is_first && k == 0 ? "(" : ",(");
@@ -478,17 +477,16 @@ static bool read_notes(struct mysql_link *link, const struct mysql_step *step, M
                                   .held_ms = mysql_number(row[HELD]),
                                   .sequence = (uint64_t)mysql_number(row[SEQUENCE])};
         if (!mysql_note_list_add(&link->flow.read_notes, note) ||
-            !mysql_note_numbers_add(&link->flow.read_numbers,
-                                    (uint64_t)mysql_number(row[NUMBER])))
+            !mysql_note_numbers_add(&link->flow.read_numbers, (uint64_t)mysql_number(row[NUMBER])))
             return false;
         struct mysql_group *group = group_need(link, step->topic, note.group);
         if (!group)
             return false;
         group->has_notes = true;
         group->freed += note.freed;
-        if (note.waits && (note.due_ms < group->note_due_ms ||
-                           (note.due_ms == group->note_due_ms &&
-                            note.sequence < group->note_sequence))) {
+        if (note.waits &&
+            (note.due_ms < group->note_due_ms ||
+             (note.due_ms == group->note_due_ms && note.sequence < group->note_sequence))) {
             group->note_due_ms = note.due_ms;
             group->note_sequence = note.sequence;
         }
@@ -519,13 +517,14 @@ void mysql_append_flow_read(struct mysql_link *link)
         must(link, group_need(link, topic, MYSQL_GROUP_TOPIC) != NULL);
         buffer_append_format(
             mysql_statement_of(link, (struct mysql_step){.read = read_notes, .topic = topic}),
-            "SELECT n,grp,freed,due,held,seq FROM tarry.grp_note FORCE INDEX (grp_note_topic) WHERE "
+            "SELECT n,grp,freed,due,held,seq FROM tarry.grp_note FORCE INDEX (grp_note_topic) "
+            "WHERE "
             "topic=%u LIMIT %d FOR UPDATE SKIP LOCKED",
             topic->number, NOTES_MAX);
         if (!has_groups(topic))
             continue;
-        size_t most = topic->level_count > 1 && topic->take_max < GROUPS_MAX ? GROUPS_MAX
-                                                                             : topic->take_max;
+        size_t most =
+            topic->level_count > 1 && topic->take_max < GROUPS_MAX ? GROUPS_MAX : topic->take_max;
         buffer_append_format(
             mysql_statement_of(link, (struct mysql_step){.read = read_candidates, .topic = topic}),
             "SELECT k.grp FROM tarry.grp k FORCE INDEX (grp_open) WHERE k.topic=%u AND "
@@ -537,6 +536,24 @@ void mysql_append_flow_read(struct mysql_link *link)
 }
 
 /* ---- takes: locks ---- */
+
+/* Returns the limits in force. */
+static struct flow_limits limits_of(const struct mysql_group *group)
+{
+    if (group->number == MYSQL_GROUP_TOPIC)
+        return group->topic->settings.flow.topic;
+    return flow_group_limits(&group->topic->settings.flow, &group->settings);
+}
+
+/* Fits a bucket to a rate that was changed. */
+static void fit(const struct mysql_link *link, struct mysql_group *group)
+{
+    struct flow_limits limits = limits_of(group);
+    int64_t interval_us = flow_interval_us(limits.rate);
+    if (interval_us)
+        group->full_us =
+            flow_fit(group->full_us, link->now_ms * 1000, interval_us, flow_burst(&limits));
+}
 
 static bool read_groups(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
@@ -575,6 +592,7 @@ static bool read_groups(struct mysql_link *link, const struct mysql_step *step, 
         group->pass = mysql_number(row[PASS]);
         group->full_us = mysql_number(row[FULL]);
         group->held_ms = mysql_number(row[HELD]);
+        fit(link, group);
         group->next_due_ms = mysql_number(row[NEXT_DUE]);
         group->is_ready = mysql_number(row[IS_READY]) != 0;
         group->next_sequence = (uint64_t)mysql_number(row[NEXT_SEQUENCE]);
@@ -595,7 +613,8 @@ void mysql_append_flow_lock(struct mysql_link *link)
                     out = mysql_statement_of(
                         link, (struct mysql_step){.read = read_groups, .topic = topic}),
                     "SELECT grp,weight,lim,rate_count,rate_unit,burst,paused,paused_until,"
-                    "in_flight,pass,full_us,held_until,next_due,is_ready,next_seq FROM tarry.grp FORCE "
+                    "in_flight,pass,full_us,held_until,next_due,is_ready,next_seq FROM tarry.grp "
+                    "FORCE "
                     "INDEX (PRIMARY) WHERE topic=%u AND grp IN (",
                     topic->number);
             else
@@ -608,14 +627,6 @@ void mysql_append_flow_lock(struct mysql_link *link)
 }
 
 /* ---- takes: rules ---- */
-
-/* Returns the limits in force. */
-static struct flow_limits limits_of(const struct mysql_group *group)
-{
-    if (group->number == MYSQL_GROUP_TOPIC)
-        return group->topic->settings.flow.topic;
-    return flow_group_limits(&group->topic->settings.flow, &group->settings);
-}
 
 /* Returns how many tokens a bucket has. */
 static int64_t tokens_of(const struct flow_limits *limits, int64_t full_us, int64_t now_us)
@@ -658,13 +669,13 @@ static int64_t gate_of(const struct mysql_link *link, const struct mysql_group *
     if (is_group_paused(link, group)) {
         if (!group->settings.paused_until_ms)
             return INT64_MAX;
-        gate_ms = group->settings.paused_until_ms > gate_ms ? group->settings.paused_until_ms : gate_ms;
+        gate_ms =
+            group->settings.paused_until_ms > gate_ms ? group->settings.paused_until_ms : gate_ms;
     }
     int64_t interval_us = flow_interval_us(limits.rate);
     int64_t token_ms =
-        interval_us
-            ? (flow_token_us(group->full_us, interval_us, flow_burst(&limits)) + 999) / 1000
-            : 0;
+        interval_us ? (flow_token_us(group->full_us, interval_us, flow_burst(&limits)) + 999) / 1000
+                    : 0;
     return token_ms > gate_ms ? token_ms : gate_ms;
 }
 
@@ -737,7 +748,13 @@ static void append_levels(struct buffer *out, const struct mysql_topic *topic)
         buffer_append_format(out, "%s%d", i ? "," : "", topic->levels[i]);
 }
 
-/* Appends the search of the first jobs of a group, without locks. */
+static bool has_one_level(const struct mysql_topic *topic)
+{
+    return topic->level_count == 1;
+}
+
+/* Appends the search of the first jobs of a group, without locks. If all jobs have one priority, those that are not due
+ * yet are included, so that the first job that waits after the take is known. */
 static void append_search(struct mysql_link *link, struct buffer *out,
                           const struct mysql_group *group)
 {
@@ -751,7 +768,9 @@ static void append_search(struct mysql_link *link, struct buffer *out,
     buffer_append_format(out,
                          ") AND g.due>=%lld AND g.due<=%lld AND j.state=1 AND (j.expire IS NULL OR "
                          "j.expire>%lld) ORDER BY g.level,g.due,g.seq LIMIT %zu)",
-                         (long long)group->next_due_ms, (long long)link->now_ms,
+                         (long long)group->next_due_ms,
+                         has_one_level(group->topic) ? (long long)INT64_MAX
+                                                     : (long long)link->now_ms,
                          (long long)link->now_ms, group->wanted);
 }
 
@@ -779,11 +798,24 @@ static bool is_open(const struct mysql_link *link, const struct mysql_group *gro
            group->next_due_ms <= link->now_ms;
 }
 
+/* Returns whether the next job that was found is ready. */
+static bool has_ready(const struct mysql_link *link, const struct mysql_group *group)
+{
+    return group->chosen < group->found.count &&
+           group->found.at[group->chosen].place.due_ms <= link->now_ms;
+}
+
+/* Returns the number of jobs to search at most: one more than the group may deliver, which shows the next one. */
+static size_t most_of(const struct mysql_group *group, size_t places)
+{
+    return ((size_t)group->room < places ? (size_t)group->room : places) + 1;
+}
+
 /* Returns whether the jobs that were found are all that a group may deliver. */
 static bool is_exhausted(const struct mysql_group *group, size_t places)
 {
-    size_t most = (size_t)group->room < places ? (size_t)group->room : places;
-    return group->wanted >= most || group->found.count < group->wanted;
+    return group->wanted >= most_of(group, places) || group->found.count < group->wanted ||
+           group->chosen < group->found.count;
 }
 
 /* Serves the groups of a topic one job after the other. Returns false if a group must be searched for more
@@ -802,7 +834,7 @@ static bool choose(struct mysql_link *link, struct mysql_topic *topic, size_t pl
             if (group->topic != topic || !is_open(link, group) ||
                 group->chosen >= (size_t)group->room)
                 continue;
-            if (group->chosen == group->found.count) {
+            if (!has_ready(link, group)) {
                 is_done = is_done && is_exhausted(group, places);
                 continue;
             }
@@ -834,15 +866,14 @@ static void append_searches(struct mysql_link *link, struct mysql_topic *topic, 
     for (size_t i = 0; i < link->flow.groups.count; i++) {
         struct mysql_group *group = link->flow.groups.at[i];
         if (group->topic != topic || !is_open(link, group) ||
-            (group->wanted && (group->chosen < group->found.count || is_exhausted(group, places))))
+            (group->wanted && is_exhausted(group, places)))
             continue;
-        size_t most = (size_t)group->room < places ? (size_t)group->room : places;
+        size_t most = most_of(group, places);
         size_t wanted = group->wanted ? group->wanted * 4 : places / open + 2;
         group->wanted = wanted < most ? wanted : most;
         group->found.count = 0;
         if (!out)
-            out = mysql_statement_of(link,
-                                     (struct mysql_step){.read = read_found, .topic = topic});
+            out = mysql_statement_of(link, (struct mysql_step){.read = read_found, .topic = topic});
         else
             buffer_append_text(out, " UNION ALL ");
         append_search(link, out, group);
@@ -860,9 +891,9 @@ static void prepare(struct mysql_link *link)
         group->room = room_of(link, group);
     }
     for (size_t i = 0; i < link->flow.read_notes.count; i++) {
-        struct mysql_topic *topic = mysql_numbers_find(
-            &link->topics.numbers,
-            slice_make(&link->flow.read_notes.at[i].topic, sizeof(uint32_t)));
+        struct mysql_topic *topic =
+            mysql_numbers_find(&link->topics.numbers,
+                               slice_make(&link->flow.read_notes.at[i].topic, sizeof(uint32_t)));
         const struct mysql_group *group =
             topic ? group_find(link, topic, link->flow.read_notes.at[i].group) : NULL;
         if (group && group->is_locked)
@@ -949,31 +980,28 @@ static void append_first(const struct mysql_link *link, struct buffer *out,
     buffer_append_byte(out, ')');
 }
 
-/* Appends the first job of a group that still waits. */
-static void append_next_job(const struct mysql_link *link, struct buffer *out,
-                            const struct mysql_group *group)
+/* The first job of a group that waits after the take. */
+struct next {
+    bool is_known; /* else the database must search it */
+    int64_t due_ms;
+    uint64_t sequence;
+};
+
+static struct next next_of(const struct mysql_group *group)
 {
-    bool has_one_level = group->topic->level_count == 1;
-    const struct mysql_found *next =
-        has_one_level && group->given == group->chosen && group->given < group->found.count
-            ? &group->found.at[group->given]
-            : NULL;
-    if (next || !group->wanted) {
-        buffer_append_format(out, ",next_seq=%llu,next_due=%lld",
-                             (unsigned long long)(next ? next->place.sequence : group->next_sequence),
-                             (long long)(next ? next->place.due_ms : group->next_due_ms));
-        return;
+    if (!group->wanted)
+        return (struct next){true, group->next_due_ms, group->next_sequence};
+    if (!has_one_level(group->topic) || group->given != group->chosen)
+        return (struct next){0};
+    if (group->given < group->found.count) {
+        const struct mysql_place *place = &group->found.at[group->given].place;
+        return (struct next){true, place->due_ms, place->sequence};
     }
-    buffer_append_text(out, ",next_seq=");
-    if (has_one_level)
-        append_first(link, out, group, "seq", 0);
-    else
-        buffer_append_byte(out, '0');
-    buffer_append_text(out, ",next_due=");
-    append_first(link, out, group, "due", INT64_MAX);
+    return (struct next){group->found.count < group->wanted, INT64_MAX, 0};
 }
 
-static void append_group(struct mysql_link *link, struct mysql_group *group)
+/* Changes a group, or a topic, by what it has delivered. */
+static void spend(const struct mysql_link *link, struct mysql_group *group)
 {
     struct flow_limits limits = limits_of(group);
     int64_t interval_us = flow_interval_us(limits.rate);
@@ -984,29 +1012,98 @@ static void append_group(struct mysql_link *link, struct mysql_group *group)
     if (!is_topic)
         group->pass += given * step_of(group);
     if (given && interval_us)
-        group->full_us =
-            (group->full_us > now_us ? group->full_us : now_us) + given * interval_us;
+        group->full_us = (group->full_us > now_us ? group->full_us : now_us) + given * interval_us;
+}
+
+static void append_topic(struct mysql_link *link, const struct mysql_group *gate)
+{
+    buffer_append_format(mysql_statement(link, NULL),
+                         "UPDATE tarry.grp FORCE INDEX (PRIMARY) SET in_flight=%lld,pass=%lld,"
+                         "full_us=%lld,held_until=%lld WHERE topic=%u AND grp=%d",
+                         (long long)gate->in_flight, (long long)gate->pass,
+                         (long long)gate->full_us, (long long)gate->held_ms, gate->topic->number,
+                         MYSQL_GROUP_TOPIC);
+}
+
+/* Appends the row of a group whose next job the database searches. Assignments are evaluated from left to right. */
+static void append_searched(struct mysql_link *link, const struct mysql_group *group)
+{
     struct buffer *out = mysql_statement(link, NULL);
     buffer_append_format(out,
                          "UPDATE tarry.grp FORCE INDEX (PRIMARY) SET in_flight=%lld,pass=%lld,"
-                         "full_us=%lld,held_until=%lld",
+                         "full_us=%lld,held_until=%lld,next_seq=",
                          (long long)group->in_flight, (long long)group->pass,
                          (long long)group->full_us, (long long)group->held_ms);
-    if (!is_topic) {
-        append_next_job(link, out, group);
-        buffer_append_format(out,
-                             ",is_ready=next_due<=%lld,idle_since=IF(next_due<%lld OR "
-                             "in_flight>0,NULL,COALESCE(idle_since,%lld)),open_at=",
-                             (long long)link->now_ms, (long long)INT64_MAX,
-                             (long long)link->now_ms);
-        int64_t gate_ms = gate_of(link, group);
-        if (gate_ms == INT64_MAX)
-            buffer_append_i64(out, gate_ms);
-        else
-            buffer_append_format(out, "GREATEST(next_due,%lld)", (long long)gate_ms);
-    }
+    if (has_one_level(group->topic))
+        append_first(link, out, group, "seq", 0);
+    else
+        buffer_append_byte(out, '0');
+    buffer_append_text(out, ",next_due=");
+    append_first(link, out, group, "due", INT64_MAX);
+    buffer_append_format(out,
+                         ",is_ready=next_due<=%lld,idle_since=IF(next_due<%lld OR in_flight>0,NULL,"
+                         "COALESCE(idle_since,%lld)),open_at=",
+                         (long long)link->now_ms, (long long)INT64_MAX, (long long)link->now_ms);
+    int64_t gate_ms = gate_of(link, group);
+    if (gate_ms == INT64_MAX)
+        buffer_append_i64(out, gate_ms);
+    else
+        buffer_append_format(out, "GREATEST(next_due,%lld)", (long long)gate_ms);
     buffer_append_format(out, " WHERE topic=%u AND grp=%lld", group->topic->number,
                          (long long)group->number);
+}
+
+/* Appends the values of a group to a statement for many. */
+static void append_values(const struct mysql_link *link, struct buffer *out,
+                          const struct mysql_group *group, struct next next, bool is_first)
+{
+    int64_t gate_ms = gate_of(link, group);
+    int64_t open_ms = gate_ms > next.due_ms ? gate_ms : next.due_ms;
+    bool is_idle = next.due_ms == INT64_MAX && group->in_flight <= 0;
+    buffer_append_format(
+        out,
+        is_first ? "SELECT %u AS t,%lld AS g,%lld AS a,%lld AS b,%lld AS c,%lld AS d,%lld AS "
+                   "e,%llu AS f,%d AS h,%lld AS i,%d AS j"
+                 : " UNION ALL SELECT %u,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%d,%lld,%d",
+        group->topic->number, (long long)group->number, (long long)group->in_flight,
+        (long long)group->pass, (long long)group->full_us, (long long)group->held_ms,
+        (long long)next.due_ms, (unsigned long long)next.sequence, next.due_ms <= link->now_ms,
+        (long long)open_ms, is_idle);
+}
+
+/* Appends the rows of groups, those with a known next job in one statement. */
+static void append_groups(struct mysql_link *link)
+{
+    struct buffer *out = NULL;
+    for (size_t i = 0; i < link->flow.groups.count; i++) {
+        struct mysql_group *group = link->flow.groups.at[i];
+        bool is_topic = group->number == MYSQL_GROUP_TOPIC;
+        if (!group->is_locked || (is_topic && !group->given && !group->has_notes))
+            continue;
+        spend(link, group);
+        if (is_topic)
+            append_topic(link, group);
+        else if (!next_of(group).is_known)
+            append_searched(link, group);
+    }
+    for (size_t i = 0; i < link->flow.groups.count; i++) {
+        const struct mysql_group *group = link->flow.groups.at[i];
+        struct next next = next_of(group);
+        if (!group->is_locked || group->number == MYSQL_GROUP_TOPIC || !next.is_known)
+            continue;
+        bool is_first = !out;
+        if (is_first)
+            buffer_append_text(out = mysql_statement(link, NULL), "UPDATE (");
+        append_values(link, out, group, next, is_first);
+    }
+    if (out)
+        buffer_append_format(
+            out,
+            ") x STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic=x.t AND "
+            "k.grp=x.g SET k.in_flight=x.a,k.pass=x.b,k.full_us=x.c,k.held_until="
+            "x.d,k.next_due=x.e,k.next_seq=x.f,k.is_ready=x.h,k.open_at=x.i,"
+            "k.idle_since=IF(x.j,COALESCE(k.idle_since,%lld),NULL)",
+            (long long)link->now_ms);
 }
 
 /* Appends the deletion of the notes that were added to groups, each by its key (see append_old_entries). */
@@ -1018,7 +1115,8 @@ static void append_delete_notes(struct mysql_link *link)
         if (is_first)
             out = mysql_statement(link, NULL);
         if (link->is_mariadb)
-            buffer_append_text(out, is_first ? "DELETE FROM tarry.server_grp_note WHERE n IN (" : ",");
+            buffer_append_text(out,
+                               is_first ? "DELETE FROM tarry.server_grp_note WHERE n IN (" : ",");
         else
             buffer_append_text(out, is_first ? "DELETE x FROM (SELECT " : " UNION ALL SELECT ");
         buffer_append_u64(out, link->flow.added.at[i]);
@@ -1033,12 +1131,7 @@ static void append_delete_notes(struct mysql_link *link)
 
 void mysql_append_flow_groups(struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->flow.groups.count; i++) {
-        struct mysql_group *group = link->flow.groups.at[i];
-        if (group->is_locked &&
-            (group->number != MYSQL_GROUP_TOPIC || group->given || group->has_notes))
-            append_group(link, group);
-    }
+    append_groups(link);
     append_delete_notes(link);
     append_notes(link);
 }
@@ -1057,6 +1150,7 @@ static bool read_gate(struct mysql_link *link, const struct mysql_step *step, MY
                                .in_flight = mysql_number(row[IN_FLIGHT]),
                                .full_us = mysql_number(row[FULL]),
                                .held_ms = mysql_number(row[HELD])};
+    fit(link, &gate);
     topic->gate_ms = gate_of(link, &gate);
     if (has_groups(topic) && row[OPEN])
         topic->open_ms = mysql_number(row[OPEN]);

@@ -67,7 +67,7 @@ struct mysql_group { /* A group, or a topic, of a take. */
 };
 VECTOR_DECLARE(mysql_group_list, struct mysql_group *)
 
-struct mysql_choice { /* A job that a take of a topic with flow is to lease. */
+struct mysql_choice {          /* A job that a take of a topic with flow is to lease. */
     struct mysql_group *group; /* NULL: the topic has no groups */
     struct mysql_place place;
     int64_t pass;
@@ -78,10 +78,10 @@ VECTOR_DECLARE(mysql_note_numbers, uint64_t)
 
 struct mysql_flow {
     struct mysql_name_list names;
-    struct mysql_note_list notes;  /* to be written */
+    struct mysql_note_list notes; /* to be written */
     struct mysql_group_list groups;
-    struct mysql_choice_list choices; /* in their order within each topic */
-    struct mysql_note_numbers added;  /* notes that were added to groups, to be deleted */
+    struct mysql_choice_list choices;       /* in their order within each topic */
+    struct mysql_note_numbers added;        /* notes that were added to groups, to be deleted */
     struct mysql_note_numbers read_numbers; /* notes that are locked, with their groups: */
     struct mysql_note_list read_notes;
     bool is_prepared, is_chosen; /* the notes are added to the groups; all choices are made */

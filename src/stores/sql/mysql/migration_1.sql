@@ -261,6 +261,7 @@ BEGIN
     FROM tarry.grp k LEFT JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp WHERE k.topic = p_topic AND k.grp = 1 GROUP BY k.topic, k.grp;
   IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
   IF v_lim > 0 AND v_in_flight >= v_lim THEN RETURN '1 0'; END IF;
+  SET v_full = LEAST(v_full, p_now * 1000 + v_ahead + v_interval); -- the rate may have changed
   IF v_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('2 ', (v_full - v_ahead + 999) DIV 1000); END IF;
   IF v_flow & 1 = 0 THEN RETURN NULL; END IF;
   SET v_in_flight = 0, v_full = 0, v_held = 0, v_lim = 0;
@@ -272,6 +273,7 @@ BEGIN
   IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
   IF COALESCE(NULLIF(v_lim, 0), NULLIF(v_group_lim, 0), 9223372036854775807) <= v_in_flight THEN RETURN '3 0'; END IF;
   SET v_ahead = tarry.server_ahead(v_group_interval, v_burst);
+  SET v_full = LEAST(v_full, p_now * 1000 + v_ahead + v_group_interval);
   IF v_group_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('4 ', (v_full - v_ahead + 999) DIV 1000); END IF;
   RETURN NULL;
 END//

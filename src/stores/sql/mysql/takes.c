@@ -141,8 +141,8 @@ static void append_chosen(struct mysql_link *link, struct mysql_topic *topic)
             out = append_found(link, topic, NULL, "PRIMARY");
         if (is_first)
             buffer_append_format(out, "j.level=%u AND (j.due,j.seq) IN (", places[i].level);
-        buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",",
-                             (long long)places[i].due_ms, (unsigned long long)places[i].sequence);
+        buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",", (long long)places[i].due_ms,
+                             (unsigned long long)places[i].sequence);
         if (i + 1 == count || places[i + 1].level != places[i].level)
             buffer_append_format(out,
                                  ") AND j.state=1 AND (j.expire IS NULL OR j.expire>%lld) "
@@ -710,9 +710,9 @@ bool mysql_share_looks(struct mysql_link *link)
             struct sql_observation observation = {
                 .topic = is_take(call) ? name_in(&call->command->take, slice_of(topic->name))
                                        : known->entry.key,
-                .next_ms = topic->flow ? mysql_flow_next_ms(
-                                             topic, topic->next_ms[call->from_the_start])
-                                       : topic->next_ms[call->from_the_start],
+                .next_ms = topic->flow
+                               ? mysql_flow_next_ms(topic, topic->next_ms[call->from_the_start])
+                               : topic->next_ms[call->from_the_start],
                 .has_no_bound = topic->flow != 0,
                 .is_limited = topic->flow && mysql_flow_is_limited(topic),
                 .is_paused = is_paused(link, topic),

@@ -207,10 +207,10 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsign
     topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
     topic->version = (uint64_t)mysql_number(row[COLUMN_VERSION]);
     topic->flow = (int)mysql_number(row[COLUMN_FLOW]);
-    settings->flow = (struct topic_flow){
-        .topic = limits_of(row, COLUMN_LIMIT),
-        .group = limits_of(row, COLUMN_GROUP_LIMIT),
-        .group_max_jobs = (uint64_t)mysql_number(row[COLUMN_GROUP_JOBS])};
+    settings->flow =
+        (struct topic_flow){.topic = limits_of(row, COLUMN_LIMIT),
+                            .group = limits_of(row, COLUMN_GROUP_LIMIT),
+                            .group_max_jobs = (uint64_t)mysql_number(row[COLUMN_GROUP_JOBS])};
 }
 
 bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level)

@@ -198,9 +198,9 @@ static bool has_takes(const struct mysql_link *link)
 
 static bool takes_now(const struct mysql_link *link)
 {
-    return link->transaction.has_takes && (link->transaction.part != MYSQL_PART_BEGIN ||
-                                           (!link->transaction.has_rows && may_be_early(link) &&
-                                            !mysql_flow_takes(link)));
+    return link->transaction.has_takes &&
+           (link->transaction.part != MYSQL_PART_BEGIN ||
+            (!link->transaction.has_rows && may_be_early(link) && !mysql_flow_takes(link)));
 }
 
 static bool chooses(const struct mysql_link *link)
