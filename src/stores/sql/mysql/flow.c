@@ -961,9 +961,9 @@ void mysql_flow_lease(struct mysql_link *link, const struct mysql_taken *taken)
 
 /* ---- takes: writing ---- */
 
-/* Appends the due time or the sequence of the first job that waits, or `none`. */
+/* Appends the due time or the sequence of the first job that waits, or `otherwise`. */
 static void append_first(const struct mysql_link *link, struct buffer *out,
-                         const struct mysql_group *group, const char *column, int64_t none)
+                         const struct mysql_group *group, const char *column, int64_t otherwise)
 {
     const struct mysql_topic *topic = group->topic;
     buffer_append_text(out, topic->level_count > 1 ? "LEAST(" : "(");
@@ -976,7 +976,7 @@ static void append_first(const struct mysql_link *link, struct buffer *out,
             "g.due>=%lld AND j.state=1 AND (j.expire IS NULL OR j.expire>%lld) ORDER BY "
             "g.due,g.seq LIMIT 1),%lld)",
             i ? "," : "", column, topic->number, (long long)group->number, topic->levels[i],
-            (long long)group->next_due_ms, (long long)link->now_ms, (long long)none);
+            (long long)group->next_due_ms, (long long)link->now_ms, (long long)otherwise);
     buffer_append_byte(out, ')');
 }
 

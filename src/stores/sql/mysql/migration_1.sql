@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS tarry.job_key (
 ) ENGINE=InnoDB;
 
 -- Groups of the jobs of topics (job/flow.h). 1 is the topic itself, 2 the jobs without a group. Takes lock the row of a group; all other
--- transactions add rows to tarry.grp_note instead, so none of them waits for another one.
+-- transactions add rows to tarry.grp_note instead, so they wait for no other transaction.
 CREATE TABLE IF NOT EXISTS tarry.grp (
   topic INT NOT NULL, grp BIGINT NOT NULL AUTO_INCREMENT, name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- '*' and a blank: the topic
   is_set TINYINT NOT NULL DEFAULT 0, -- it has settings of its own
@@ -113,10 +113,10 @@ CREATE TABLE IF NOT EXISTS tarry.grp (
   in_flight BIGINT NOT NULL DEFAULT 0, -- leases; of the topic: only while it has a limit
   pass BIGINT NOT NULL DEFAULT 0, -- of the topic: that of the group that was served last
   full_us BIGINT NOT NULL DEFAULT 0, held_until BIGINT NOT NULL DEFAULT 0,
-  next_due BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs waits before that
+  next_due BIGINT NOT NULL DEFAULT 9223372036854775807, -- all of its jobs that wait are due then or later
   next_seq BIGINT NOT NULL DEFAULT 0, -- of its first job, if next_due is exact
   is_ready TINYINT NOT NULL DEFAULT 0, -- had a ready job after the last take
-  open_at BIGINT NOT NULL DEFAULT 9223372036854775807, -- none of its jobs can be delivered before that. Takes read groups by it
+  open_at BIGINT NOT NULL DEFAULT 9223372036854775807, -- all of its jobs can be delivered only then or later. Takes read groups by it
   idle_since BIGINT, -- when the upkeep found that it is not used
   PRIMARY KEY (topic, grp), UNIQUE KEY grp_name (topic, name), KEY grp_number (grp), KEY grp_open (topic, open_at), KEY grp_idle (idle_since)
 ) ENGINE=InnoDB AUTO_INCREMENT=10;
@@ -925,7 +925,7 @@ BEGIN
   END IF;
 END//
 
--- Moves the entry of a job in its group: of the place before (p_was_seq NULL: none) and the new one (p_seq NULL: none), and notes that the job waits.
+-- Moves the entry of a job in its group from the place before (p_was_seq NULL: it had no place) to the new one (p_seq NULL: it has no place), and notes that the job waits.
 DROP PROCEDURE IF EXISTS tarry.move_job//
 CREATE PROCEDURE tarry.move_job(IN p_topic INT, IN p_was_grp BIGINT, IN p_was_level INT, IN p_was_due BIGINT, IN p_was_seq BIGINT,
   IN p_grp BIGINT, IN p_level INT, IN p_due BIGINT, IN p_seq BIGINT)
