@@ -545,16 +545,6 @@ static struct flow_limits limits_of(const struct mysql_group *group)
     return flow_group_limits(&group->topic->settings.flow, &group->settings);
 }
 
-/* Fits a bucket to a rate that was changed. */
-static void fit(const struct mysql_link *link, struct mysql_group *group)
-{
-    struct flow_limits limits = limits_of(group);
-    int64_t interval_us = flow_interval_us(limits.rate);
-    if (interval_us)
-        group->full_us =
-            flow_fit(group->full_us, link->now_ms * 1000, interval_us, flow_burst(&limits));
-}
-
 static bool read_groups(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
     enum {
@@ -592,7 +582,6 @@ static bool read_groups(struct mysql_link *link, const struct mysql_step *step, 
         group->pass = mysql_number(row[PASS]);
         group->full_us = mysql_number(row[FULL]);
         group->held_ms = mysql_number(row[HELD]);
-        fit(link, group);
         group->next_due_ms = mysql_number(row[NEXT_DUE]);
         group->is_ready = mysql_number(row[IS_READY]) != 0;
         group->next_sequence = (uint64_t)mysql_number(row[NEXT_SEQUENCE]);
@@ -1150,7 +1139,6 @@ static bool read_gate(struct mysql_link *link, const struct mysql_step *step, MY
                                .in_flight = mysql_number(row[IN_FLIGHT]),
                                .full_us = mysql_number(row[FULL]),
                                .held_ms = mysql_number(row[HELD])};
-    fit(link, &gate);
     topic->gate_ms = gate_of(link, &gate);
     if (has_groups(topic) && row[OPEN])
         topic->open_ms = mysql_number(row[OPEN]);

@@ -261,7 +261,6 @@ BEGIN
     FROM tarry.grp k LEFT JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp WHERE k.topic = p_topic AND k.grp = 1 GROUP BY k.topic, k.grp;
   IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
   IF v_lim > 0 AND v_in_flight >= v_lim THEN RETURN '1 0'; END IF;
-  SET v_full = LEAST(v_full, p_now * 1000 + v_ahead + v_interval); -- the rate may have changed
   IF v_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('2 ', (v_full - v_ahead + 999) DIV 1000); END IF;
   IF v_flow & 1 = 0 THEN RETURN NULL; END IF;
   SET v_in_flight = 0, v_full = 0, v_held = 0, v_lim = 0;
@@ -273,7 +272,6 @@ BEGIN
   IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
   IF COALESCE(NULLIF(v_lim, 0), NULLIF(v_group_lim, 0), 9223372036854775807) <= v_in_flight THEN RETURN '3 0'; END IF;
   SET v_ahead = tarry.server_ahead(v_group_interval, v_burst);
-  SET v_full = LEAST(v_full, p_now * 1000 + v_ahead + v_group_interval);
   IF v_group_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('4 ', (v_full - v_ahead + 999) DIV 1000); END IF;
   RETURN NULL;
 END//
@@ -331,6 +329,31 @@ BEGIN
   END IF;
 END//
 
+-- Fits buckets to a rate or burst that was changed: they owe no more than a burst at the new rate. p_name: only of that group; NULL: of the topic and
+-- of its groups.
+DROP PROCEDURE IF EXISTS tarry.server_fit//
+CREATE PROCEDURE tarry.server_fit(IN p_topic INT, IN p_name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now_us BIGINT DEFAULT tarry.now_ms() * 1000;
+  DECLARE v_interval, v_burst, v_group_interval, v_group_burst BIGINT DEFAULT 0;
+  SELECT tarry.server_interval(rate_count, rate_unit), burst, tarry.server_interval(group_rate_count, group_rate_unit), group_burst
+    INTO v_interval, v_burst, v_group_interval, v_group_burst FROM tarry.topic WHERE topic = p_topic;
+  IF p_name IS NULL AND v_interval > 0 THEN
+    UPDATE tarry.grp SET full_us = LEAST(full_us, v_now_us + tarry.server_ahead(v_interval, v_burst) + v_interval) WHERE topic = p_topic AND grp = 1;
+  END IF;
+  IF p_name IS NULL AND v_group_interval > 0 THEN
+    UPDATE tarry.grp SET full_us = LEAST(full_us, v_now_us + tarry.server_ahead(v_group_interval, IF(burst > 0, burst, v_group_burst)) + v_group_interval)
+      WHERE topic = p_topic AND grp > 1 AND rate_count = 0 AND full_us > v_now_us;
+  END IF;
+  IF p_name IS NOT NULL THEN
+    UPDATE tarry.grp SET full_us = LEAST(full_us, v_now_us
+        + tarry.server_ahead(IF(rate_count > 0, tarry.server_interval(rate_count, rate_unit), v_group_interval), IF(burst > 0, burst, IF(rate_count > 0, 0, v_group_burst)))
+        + IF(rate_count > 0, tarry.server_interval(rate_count, rate_unit), v_group_interval))
+      WHERE topic = p_topic AND name = p_name AND (rate_count > 0 OR v_group_interval > 0);
+  END IF;
+END//
+
 -- Sets what takes must look at, after a change of the settings of a topic.
 DROP PROCEDURE IF EXISTS tarry.server_flow_set//
 CREATE PROCEDURE tarry.server_flow_set(IN p_topic INT)
@@ -352,6 +375,7 @@ BEGIN
   END IF;
   UPDATE tarry.topic SET flow = (flow & 29) | IF(lim > 0, 2, 0) | IF(rate_count > 0, 4, 0) | IF(group_max_jobs > 0, 16, 0) WHERE topic = p_topic;
   UPDATE tarry.grp SET open_at = next_due WHERE topic = p_topic AND grp > 1 AND open_at <> next_due;
+  CALL tarry.server_fit(p_topic, NULL);
   IF v_lim > 0 THEN
     OPEN v_levels;
     each_level: LOOP
@@ -389,6 +413,7 @@ BEGIN
     UPDATE tarry.grp SET is_set = p_is_set, own_weight = p_weight, weight = GREATEST(1, p_weight), lim = p_lim, rate_count = p_rate_count, rate_unit = p_rate_unit,
         burst = p_burst, max_jobs = p_max_jobs, paused = p_paused, paused_until = p_paused_until, open_at = next_due, idle_since = NULL
       WHERE topic = p_topic AND name = p_name;
+    CALL tarry.server_fit(p_topic, p_name);
     IF p_lim > 0 OR p_max_jobs > 0 THEN
       UPDATE tarry.topic SET flow = flow | IF(p_lim > 0, 8, 0) | IF(p_max_jobs > 0, 16, 0)
         WHERE topic = p_topic AND flow <> flow | IF(p_lim > 0, 8, 0) | IF(p_max_jobs > 0, 16, 0);
