@@ -31,9 +31,9 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     int flow;                 /* enum mysql_flow_flag; 0: no groups, limits, rates and holds */
     bool sets_hold;           /* a hold of this transaction is its first one */
     int64_t gate_ms, open_ms; /* found by checks of a topic with flow (flow.h) */
-    int64_t jobs;       /* number of jobs, if max_jobs is set */
-    uint32_t take_max;  /* sum over all takes of the transaction */
-    int64_t next_ms[2]; /* found by checks: at or above the bound, and from 0 */
+    int64_t jobs;             /* number of jobs, if max_jobs is set */
+    uint32_t take_max;        /* sum over all takes of the transaction */
+    int64_t next_ms[2];       /* found by checks: at or above the bound, and from 0 */
     bool is_looked[2];
     bool looks_back; /* its check begins some time before the bound */
 };

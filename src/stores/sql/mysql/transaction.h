@@ -47,8 +47,8 @@ enum mysql_stage {
     MYSQL_STAGE_BODIES, /* reads large bodies */
     MYSQL_STAGE_LEASE,  /* leases the jobs */
     MYSQL_STAGE_FLOW_WRITE,
-    MYSQL_STAGE_LOOK,   /* checks for waiting jobs */
-    MYSQL_STAGE_END,    /* statements of single calls, after the rows are written */
+    MYSQL_STAGE_LOOK, /* checks for waiting jobs */
+    MYSQL_STAGE_END,  /* statements of single calls, after the rows are written */
     MYSQL_STAGE_COUNTS,
     MYSQL_STAGE_NOTIFY, /* notifications for other servers */
     MYSQL_STAGE_EVENTS, /* messages with events */
