@@ -15,6 +15,7 @@ ADAPTERS = {
     "php": ("php", ["php", "conformance.php"], ["php"]),
     "go": ("go", ["./build/conformance"], ["go"]),
     "rust": ("rust", ["target/debug/examples/conformance"], ["cargo"]),
+    "ruby": ("ruby", ["ruby", "-w", "conformance.rb"], ["ruby"]),
 }
 # Builds of the adapters in compiled languages.
 BUILD = {

@@ -46,6 +46,7 @@ LANGUAGES = {
     "java": Language(["java", "-cp", "../../clients/java/target/classes", "{pascal}.java"], "examples/java", ["java", "mvn"],
                      build=["mvn", "-q", "-B", "-f", "../../clients/java/pom.xml", "compile"]),
     "php": Language(["php", "{snake}.php"], "examples/php", ["php"]),
+    "ruby": Language(["ruby", "-w", "{snake}.rb"], "examples/ruby", ["ruby"], env={"RUBYLIB": str(REPO / "clients" / "ruby" / "lib")}),
     "rust": Language(["../../clients/rust/target/debug/examples/{snake}"], "examples/rust", ["cargo"],
                      build=["cargo", "build", "--quiet", "--locked", "--examples", "--manifest-path", "../../clients/rust/Cargo.toml"]),
 }

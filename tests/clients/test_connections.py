@@ -20,7 +20,7 @@ from run import Adapter  # noqa: E402
 from server import Server, free_port  # noqa: E402
 from tokens import Token, TokenFile  # noqa: E402
 
-CLIENTS = languages.chosen(["rust"])
+CLIENTS = languages.chosen(["ruby", "rust"])
 
 
 @pytest.fixture(scope="module", name="place")

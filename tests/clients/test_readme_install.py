@@ -19,7 +19,7 @@ sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server  # noqa: E402
 
-NEEDS = {"python": ["python3"], "node": ["node", "npm"], "go": ["go"], "java": ["java", "mvn"], "php": ["php", "composer"], "rust": ["cargo"]}
+NEEDS = {"python": ["python3"], "node": ["node", "npm"], "go": ["go"], "java": ["java", "mvn"], "php": ["php", "composer"], "rust": ["cargo"], "ruby": ["ruby", "gem"]}
 LANGUAGES = languages.chosen(NEEDS)
 
 
@@ -110,7 +110,13 @@ def of_rust(place, env):
     return ["cargo", "run"]
 
 
-PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, "php": of_php, "rust": of_rust}
+def of_ruby(place, env):
+    env["GEM_HOME"] = str(place / "gems")
+    (place / "main.rb").write_text(blocks("ruby", "ruby")[0])
+    return ["ruby", "main.rb"]
+
+
+PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, "php": of_php, "rust": of_rust, "ruby": of_ruby}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

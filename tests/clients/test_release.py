@@ -19,7 +19,7 @@ import pytest
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MADE = REPO / "build-package" / "clients"
 VERSION = re.search(r"^project\(tarry VERSION ([0-9.]+) ", (REPO / "CMakeLists.txt").read_text(), re.M)[1]
-NEEDS = {"python": ["python3"], "node": ["node", "npm"], "java": ["java", "javac", "mvn"], "php": ["php", "composer"], "rust": ["cargo"]}
+NEEDS = {"python": ["python3"], "node": ["node", "npm"], "java": ["java", "javac", "mvn"], "php": ["php", "composer"], "rust": ["cargo"], "ruby": ["ruby", "gem"]}
 LANGUAGES = languages.chosen(NEEDS)
 
 
@@ -83,7 +83,13 @@ def of_rust(place):
     return re.search(r'name = "tarry"\nversion = "(.*)"', (place / "Cargo.lock").read_text())[1]
 
 
-USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php, "rust": of_rust}
+def of_ruby(place):
+    env = {**os.environ, "GEM_HOME": str(place / "gems")}
+    run("gem", "install", "--silent", "--local", "--no-document", MADE / "ruby" / f"tarry-{VERSION}.gem", cwd=place, env=env)
+    return run("ruby", "-e", "require 'tarry'; Tarry::Client.new.close; puts Tarry::VERSION", cwd=place, env=env)
+
+
+USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php, "rust": of_rust, "ruby": of_ruby}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+module Tarry
+  # The outcome of a push. `result`: created, replaced, or existed (nothing was changed).
+  Pushed = Struct.new(:topic, :id, :result, :due_at, keyword_init: true)
+
+  # The outcome of Client#schedule. `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, or nil.
+  Scheduled = Struct.new(:result, :next, keyword_init: true)
+
+  # A job as it was taken, or its current state. `body` has exactly the pushed bytes.
+  #
+  # `delivery` rises with every delivery of the job: store it with your data to fence off late writes. `cancel_requested`: unless the job is
+  # acked, it is cancelled when its lease ends. `outcome` of a finished job: acked, cancelled or expired. `duration`: of its last attempt, in seconds.
+  class Job
+    MEMBERS = %i[topic id body content_type meta attempt delivery priority state due_at lease lease_until last_error consumer cancel_requested group
+                 outcome finished_at duration progress result result_type].freeze
+    attr_reader(*MEMBERS)
+
+    def initialize(**members)
+      @body, @content_type, @meta, @attempt, @delivery, @priority, @state, @lease = "".b, "application/octet-stream", {}, 0, 0, 100, "leased", ""
+      @cancel_requested = false
+      members.each { |name, value| instance_variable_set("@#{name}", value) unless value.nil? }
+    end
+
+    # Reads a job of an answer that was requested with body=base64.
+    def self.of(data)
+      same = %i[topic id content_type meta attempt delivery priority state lease last_error consumer cancel_requested group outcome progress result_type]
+      times = %i[due_at lease_until finished_at]
+      new(**same.to_h { |name| [name, data[name.to_s]] }, **times.to_h { |name| [name, Format.time_of(data[name.to_s])] },
+          body: data["body_base64"] && Format.bytes_of(data["body_base64"]), duration: data["duration_ms"] && data["duration_ms"] / 1000.0,
+          result: result_of(data))
+    end
+
+    # Returns the bytes of a result, which an answer has in base64, as text, or as JSON.
+    def self.result_of(data)
+      return Format.bytes_of(data["result_base64"]) if data["result_base64"]
+
+      result = data["result"]
+      result.nil? || result.is_a?(String) && !data["result_type"].to_s.start_with?("application/json") ? result&.b : JSON.generate(result).b
+    end
+    private_class_method :result_of
+
+    # Returns the body as text.
+    def text
+      body.dup.force_encoding(Encoding::UTF_8)
+    end
+
+    # Reads the body as JSON.
+    def json
+      JSON.parse(text)
+    end
+
+    # Returns the result as text; "" if the job has no result.
+    def result_text
+      result.to_s.dup.force_encoding(Encoding::UTF_8)
+    end
+
+    # Reads the result as JSON; nil if the job has no result.
+    def result_json
+      result && JSON.parse(result_text)
+    end
+
+    # Returns the trace in which the job was pushed.
+    def traceparent
+      meta["traceparent"]
+    end
+
+    def cancel_requested?
+      cancel_requested
+    end
+
+    # Whether the job is finished or dead.
+    def ended?
+      %w[finished dead].include?(state)
+    end
+
+    # Shows neither the body nor the result.
+    def inspect
+      "#<#{self.class} #{topic}/#{id} #{state}, attempt #{attempt}>"
+    end
+  end
+end
