@@ -3,6 +3,7 @@
 # The adapter for the real Active Job, against the server at TARRY_URL.
 
 require "minitest/autorun"
+require "timeout"
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "active_job"
 require "active_job/queue_adapters/tarry_adapter"
@@ -18,7 +19,7 @@ class Sum < ActiveJob::Base
 end
 
 class Flaky < ActiveJob::Base
-  retry_on(RuntimeError, wait: 0.1, attempts: 3) { |_, error| DONE << error.message }
+  retry_on(RuntimeError, wait: 1, attempts: 3) { |_, error| DONE << error.message }
 
   def perform
     raise "attempt #{executions}"
@@ -33,7 +34,7 @@ class ActiveJobTest < Minitest::Test
   def work(queue, count)
     worker = ActiveJob::Base.queue_adapter.worker(queue, concurrency: 2)
     thread = Thread.new { worker.run(signals: false) }
-    Array.new(count) { DONE.pop }
+    Array.new(count) { Timeout.timeout(60) { DONE.pop } }
   ensure
     worker.stop(5)
     thread.join
