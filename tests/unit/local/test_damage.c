@@ -336,7 +336,8 @@ static void remove_file(const struct world *world, const char *name)
 {
     char path[200];
 
-    snprintf(path, sizeof path, "%s/%s", world->dir, name);
+    int bytes = snprintf(path, sizeof path, "%s/%s", world->dir, name);
+    assert_in_range(bytes, 1, sizeof path - 1);
     (void)unlink(path);
 }
 

@@ -165,7 +165,8 @@ CLAIM_BETWEEN(every_group_is_on_one_page_for_every_size_of_the_pages, three_part
             assert_int_equal(pages, (GROUPS + limit - 1) / limit);
             for (int i = 0; i < GROUPS; i++) {
                 char name[400];
-                (void)snprintf(name, sizeof name, "%s:%d:0 ", names[i], i % 5 * 2);
+                int bytes = snprintf(name, sizeof name, "%s:%d:0 ", names[i], i % 5 * 2);
+                assert_in_range(bytes, 1, sizeof name - 1);
                 assert_non_null(strstr(seen, name));
             }
         }
