@@ -921,6 +921,25 @@ static void a_held_job_names_its_reason(void **state)
     assert_int_equal(shown("6").held_by, FLOW_HELD_RATE);
 }
 
+static void a_limit_is_the_reason_of_a_group_only_while_jobs_wait(void **state)
+{
+    (void)state;
+    NEEDS_ONE_SHARD();
+    set((struct topic_flow){.group = {.limit = 1, .rate = {1, FREQUENCY_HOUR}}});
+    push_many("a", 1);
+    expect_group("a");
+    assert_int_equal(group_of("a").leased, 1);
+    assert_int_equal(group_of("a").held_by, FLOW_NOT_HELD);
+    assert_int_equal(group_of("a").held_until_ms, 0);
+    push_many("a", 1);
+    assert_int_equal(group_of("a").held_by, FLOW_HELD_GROUP_LIMIT);
+    set_group("b", (struct group_settings){.paused = true});
+    assert_int_equal(group_of("b").held_by, FLOW_HELD_GROUP_PAUSED); /* without jobs, too */
+    const struct queue_group unknown = group_of("never-named");
+    assert_true(slice_is(unknown.name, "never-named"));
+    assert_int_equal(unknown.ready + unknown.leased + unknown.held_by + unknown.has_settings, 0);
+}
+
 static void groups_are_listed_with_their_counts(void **state)
 {
     char cursor[256];
@@ -1265,6 +1284,7 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(settings_of_a_group_replace_those_of_the_topic),
     CLAIM(settings_of_a_group_end_with_its_topic),
     CLAIM(a_held_job_names_its_reason),
+    CLAIM(a_limit_is_the_reason_of_a_group_only_while_jobs_wait),
     CLAIM(groups_are_listed_with_their_counts),
     CLAIM(a_replacing_push_sets_its_own_group),
     CLAIM(a_successor_has_its_own_group),

@@ -250,10 +250,14 @@ def results(answer, jobs):
 
 class Topic:
     def __init__(self, packed):
-        self.finished, self.held = None, 0
+        self.finished, self.groups, self.held_by = None, 0, {}
         if packed[0] & 4:
             at = 7 + 6 * (18 if packed[0] & 2 else 17)
-            self.held, packed = int.from_bytes(packed[at:at + 6], "big"), bytes([packed[0] - 4]) + packed[1:at] + packed[at + 6:]
+            self.groups, reasons = int.from_bytes(packed[at:at + 4], "big"), packed[at + 4]
+            end = at + 5 + 7 * reasons
+            self.held_by = {packed[one]: int.from_bytes(packed[one + 1:one + 7], "big") for one in range(at + 5, end, 7)}
+            packed = bytes([packed[0] - 4]) + packed[1:at] + packed[end:]
+        self.held = sum(self.held_by.values())
         if packed[0] & 2:
             at = 7 + 6 * 17
             self.finished, packed = int.from_bytes(packed[at:at + 6], "big"), bytes([packed[0] - 2]) + packed[1:at] + packed[at + 6:]

@@ -405,6 +405,12 @@ class _Topic:
         is_open = sum(group.ready for group in groups.values() if group.bits & 1)
         if self.hash.flow_open != is_open:
             self.blame(f"counts {self.hash.flow_open} jobs that may be delivered, by its groups {is_open}")
+        for reason in (3, 4, 5, 7):
+            shut = sum(group.ready for group in groups.values() if group.bits >> 2 == reason)
+            if self.hash[f"flow_shut_{reason}"] != shut:
+                self.blame(f"counts {self.hash[f'flow_shut_{reason}']} jobs that are held for reason {reason}, by its groups {shut}")
+        if any(group.ready and bool(group.bits & 1) == bool(group.bits >> 2) for group in groups.values()):
+            self.blame("a group with ready jobs is served and held, or neither")
         for name in set(self.get("wakes")) - set(groups):
             self.blame(f"wakes a group that is not kept: {name!r}")
 

@@ -236,7 +236,6 @@ static void runnable_sift(const struct engine *engine, struct flow *flow, uint32
 static void runnable_add(const struct engine *engine, struct flow *flow, uint32_t number)
 {
     assert(flow->runnable_count < flow->group_cap);
-    flow->runnable_ready += flow_group_at(engine, number)->ready.count;
     runnable_sift(engine, flow, flow->runnable_count++, number);
 }
 
@@ -245,7 +244,6 @@ static void runnable_remove(const struct engine *engine, struct flow *flow, uint
     struct group *group = flow_group_at(engine, number);
     uint32_t at = group->runnable_at - 1, last = flow->runnable[--flow->runnable_count];
     group->runnable_at = 0;
-    flow->runnable_ready -= group->ready.count;
     if (last != number)
         runnable_sift(engine, flow, at, last);
 }
@@ -372,18 +370,33 @@ static bool group_release(struct engine *engine, struct flow *flow, uint32_t num
     return true;
 }
 
+/* Counts the group and its ready jobs by what holds them. */
+static void group_count(struct flow *flow, struct group *group, enum flow_held held)
+{
+    bool is_active = group->ready.count || group->leased;
+    flow->active = flow->active + is_active - group->is_active;
+    group->is_active = is_active;
+    flow->ready_by[group->held] -= group->ready.count;
+    flow->ready_by[held] += group->ready.count;
+    group->held = (uint8_t)held;
+}
+
 /* Puts the group among those that may deliver, or removes it, after any change of it. */
 static void group_settle(struct engine *engine, struct topic *topic, uint32_t number)
 {
     struct flow *flow = topic->flow;
-    const struct group *group = flow_group_at(engine, number);
+    struct group *group = flow_group_at(engine, number);
     int64_t until_ms = 0;
+    enum flow_held held = group->ready.count
+                              ? group_held(engine, topic, group, engine->flow_now_ms, &until_ms)
+                              : FLOW_NOT_HELD;
+    group_count(flow, group, held);
     if (!group->ready.count) {
         if (group->runnable_at)
             runnable_remove(engine, flow, number);
         if (group_release(engine, flow, number) || group->timer.place)
             return;
-    } else if (group_held(engine, topic, group, engine->flow_now_ms, &until_ms)) {
+    } else if (held) {
         if (group->runnable_at)
             runnable_remove(engine, flow, number);
     } else if (group->runnable_at) {
@@ -401,11 +414,11 @@ static void topic_settle(struct engine *engine, struct topic *topic)
     struct flow *flow = topic->flow;
     bool has_jobs = flow->is_grouped ? flow->runnable_count : topic->ready.count;
     int64_t until_ms;
-    flow->is_held = group_held(engine, topic, flow_group_at(engine, flow->own), engine->flow_now_ms,
-                               &until_ms) != FLOW_NOT_HELD;
+    flow->held = (uint8_t)group_held(engine, topic, flow_group_at(engine, flow->own),
+                                     engine->flow_now_ms, &until_ms);
     bool was_open = flow->is_open;
-    flow->is_open = has_jobs && !flow->is_held && !topic->paused;
-    group_wake_at(engine, flow->own, has_jobs && flow->is_held ? until_ms : 0);
+    flow->is_open = has_jobs && !flow->held && !topic->paused;
+    group_wake_at(engine, flow->own, has_jobs && flow->held ? until_ms : 0);
     if (flow->is_open && !was_open && topic->exists && !engine->recovering)
         engine->sink.ready(engine->sink.ctx, topic->name);
 }
@@ -443,6 +456,7 @@ static void flow_begin_groups(struct engine *engine, struct topic *topic)
         none->tried += entry_attempt(engine, entry_at(engine, none->ready.items[i].id)) != 0;
     topic->ready = (struct ready_heap){0};
     flow->ready = none->ready.count;
+    flow->ready_by[none->held] = none->ready.count;
     settle_unless_busy(engine, topic, 0);
 }
 
@@ -503,7 +517,7 @@ void flow_ready_added(struct engine *engine, struct topic *topic, uint32_t numbe
     if (flow->is_grouped) {
         struct group *group = flow_group_at(engine, number_in(flow, number));
         flow->ready++;
-        flow->runnable_ready += group->runnable_at != 0;
+        flow->ready_by[group->held]++;
         if (group->ready.count == 1 && group->pass < flow->pass)
             group->pass = flow->pass;
     }
@@ -515,7 +529,7 @@ void flow_ready_removed(struct engine *engine, struct topic *topic, uint32_t num
     struct flow *flow = topic->flow;
     if (flow->is_grouped) {
         flow->ready--;
-        flow->runnable_ready -= flow_group_at(engine, number_in(flow, number))->runnable_at != 0;
+        flow->ready_by[flow_group_at(engine, number_in(flow, number))->held]--;
     }
     settle_unless_busy(engine, topic, number);
 }
@@ -644,9 +658,17 @@ void flow_end_hold(struct engine *engine, struct topic *topic)
     topic_settle(engine, topic);
 }
 
-uint64_t flow_held_count(const struct topic *topic, uint64_t ready)
+void flow_show(const struct topic *topic, struct queue_topic *out)
 {
-    return topic->flow->is_held ? ready : topic->flow->ready - topic->flow->runnable_ready;
+    const struct flow *flow = topic->flow;
+    out->groups = flow->active;
+    if (flow->held) /* also cold jobs */
+        out->held_by[flow->held] = out->counts.ready;
+    for (size_t i = 1; i < FLOW_HELD_REASONS; i++) {
+        if (!flow->held)
+            out->held_by[i] = flow->ready_by[i];
+        out->counts.held += out->held_by[i];
+    }
 }
 
 uint64_t flow_ready_count(const struct topic *topic)
@@ -996,7 +1018,9 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
 void flow_check(const struct engine *engine, const struct topic *topic)
 {
     const struct flow *flow = topic->flow;
-    uint64_t ready = 0, leased = 0, runnable_ready = 0, jobs = 0, named = 0, waiting = 0, tried = 0;
+    uint64_t ready = 0, leased = 0, jobs = 0, named = 0, waiting = 0, tried = 0;
+    uint64_t ready_by[FLOW_HELD_REASONS] = {0};
+    uint32_t active = 0;
     for (uint32_t i = 0; i < flow->group_count; i++) {
         const struct group *group = flow_group_at(engine, flow->groups[i]);
         check_group(engine, topic, i);
@@ -1005,9 +1029,13 @@ void flow_check(const struct engine *engine, const struct topic *topic)
         tried += group->tried;
         jobs += group->jobs;
         waiting += group->waiting;
-        runnable_ready += group->runnable_at ? group->ready.count : 0;
+        ready_by[group->held] += group->ready.count;
+        active += group->is_active;
+        assert(!flow->is_grouped || group->is_active == (group->ready.count || group->leased));
+        assert(!group->ready.count || !group->runnable_at == (group->held != FLOW_NOT_HELD));
     }
-    assert(ready == flow->ready && runnable_ready == flow->runnable_ready);
+    assert(ready == flow->ready && active == flow->active);
+    assert(memcmp(ready_by, flow->ready_by, sizeof ready_by) == 0);
     assert(!flow->is_grouped || leased == topic->counts.leased);
     assert(waiting == topic->waiting);
     assert(!flow->is_grouped || !topic->ready.count);

@@ -39,13 +39,15 @@ struct group {
     uint32_t runnable_at; /* position in flow.runnable + 1; 0: it may not deliver */
     uint8_t name_bytes;
     bool is_topic; /* the bucket of a topic */
+    bool is_active;                 /* counted in flow.active */
+    uint8_t held;                   /* enum flow_held of its ready jobs, as of the last change */
 };
 
 struct flow {
     uint32_t own;  /* the bucket of the topic */
     uint32_t none; /* the group of the jobs without a group */
     bool is_grouped;
-    bool is_held; /* as of the last change: by its own limit, rate or hold */
+    uint8_t held; /* enum flow_held, as of the last change: its own limit, rate or hold */
     bool is_open; /* likewise: a job can be taken */
     uint64_t pass;
     uint32_t *groups;                /* all groups, first those with settings */
@@ -53,7 +55,9 @@ struct flow {
     uint32_t group_count, group_cap; /* both arrays have this room */
     uint32_t runnable_count;
     uint32_t settings_count;        /* groups with settings */
-    uint64_t ready, runnable_ready; /* jobs in the heaps of groups; of those that may deliver */
+    uint32_t active;                /* groups with ready or leased jobs */
+    uint64_t ready;                 /* jobs in the heaps of groups */
+    uint64_t ready_by[FLOW_HELD_REASONS]; /* the same by what holds their group */
 };
 
 /* The groups of an engine; NULL until a topic needs them. */
@@ -105,8 +109,8 @@ bool flow_hold(struct engine *engine, struct topic *topic, uint32_t number, int6
                struct engine_now now);
 /* Ends a hold of the topic. */
 void flow_end_hold(struct engine *engine, struct topic *topic);
-/* Returns how many ready jobs in memory, and cold ones, are held. */
-uint64_t flow_held_count(const struct topic *topic, uint64_t ready);
+/* Sets the figures of flow control: counts.held, held_by and groups. `out` has all other counts. */
+void flow_show(const struct topic *topic, struct queue_topic *out);
 /* Returns the ready jobs in memory. */
 uint64_t flow_ready_count(const struct topic *topic);
 /* Returns whether the topic has more than `max` ready jobs in memory, and the group more than its even share of them: jobs of a quiet

@@ -511,7 +511,8 @@ static void topic_show(const struct engine *engine, const struct topic *topic,
     const struct ready_item *first = flow_any(engine, topic);
     if (first)
         out->oldest_ready_due_ms = entry_due_wall_ms(entry_at(engine, first->id), now.skew_ms);
-    out->counts.held = topic->flow ? flow_held_count(topic, out->counts.ready) : 0;
+    if (topic->flow)
+        flow_show(topic, out);
 }
 
 bool engine_topic_show(struct engine *engine, struct slice name, struct engine_now now,

@@ -20,6 +20,10 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
     sum->counts.dead_bytes += part->counts.dead_bytes;
     sum->counts.finished += part->counts.finished;
     sum->counts.held += part->counts.held;
+    for (size_t i = 0; i < FLOW_HELD_REASONS; i++)
+        sum->held_by[i] += part->held_by[i];
+    if (sum->groups < part->groups) /* at least: a group may have jobs in several parts */
+        sum->groups = part->groups;
     sum->totals.pushed += part->totals.pushed;
     sum->totals.acked += part->totals.acked;
     sum->totals.cancelled += part->totals.cancelled;

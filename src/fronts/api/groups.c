@@ -155,6 +155,12 @@ static void list_groups(struct http_call *call)
 
 /* ---- one group ---- */
 
+/* Returns whether a list of the groups of its topic has the group. */
+static bool is_listed(const struct queue_group *group)
+{
+    return group->ready || group->leased || group->has_settings || group->held_by;
+}
+
 static void on_group(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -167,6 +173,19 @@ static void on_group(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     write_group(http_answer_start(exchange), &reply->groups[0]);
     http_answer_end_json(exchange, 200);
+}
+
+/* Any name may be that of a group, so the store replies with zeros for one that it does not have. */
+static void on_read(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (reply->status || !reply->group_count || is_listed(&reply->groups[0]))
+        on_group(owner, tag, reply);
+    else if (exchange)
+        http_answer_refusal(exchange, QUEUE_NOT_FOUND,
+                            "no ready or leased job of the topic is in this group, and it has no "
+                            "settings and no hold",
+                            (enum job_state)0);
 }
 
 /* Returns whether the name in the path is one of a group, and answers the call if not. */
@@ -189,7 +208,8 @@ static void call_group(struct http_call *call)
     if (!check_name(call))
         return;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
-    queue_submit(call->front->queue, &command, http_reply_to(call, on_group));
+    queue_submit(call->front->queue, &command,
+                 http_reply_to(call, command.group.verb == QUEUE_GROUP_GET ? on_read : on_group));
 }
 
 /* Reads the settings from the query, or from a JSON object. */

@@ -285,6 +285,22 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
     buffer_append_byte(out, '}');
 }
 
+/* Writes the number of held jobs by what holds them, if any are held. */
+static void write_held_by(struct buffer *out, const uint64_t held_by[FLOW_HELD_REASONS])
+{
+    const char *names[FLOW_HELD_REASONS];
+    uint64_t jobs[FLOW_HELD_REASONS];
+    size_t count = 0;
+    for (enum flow_held by = FLOW_HELD_LIMIT; by < FLOW_HELD_REASONS; by++) {
+        if (!held_by[by])
+            continue;
+        names[count] = flow_held_name(by);
+        jobs[count++] = held_by[by];
+    }
+    if (count)
+        write_numbers(out, "held_by", names, jobs, count);
+}
+
 /* `soon`: the number of jobs that fall due within the next minute; NULL: not known. */
 static void write_topic(struct buffer *out, const struct queue_topic *topic, const uint64_t *soon)
 {
@@ -322,6 +338,11 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic, con
     if (soon) {
         json_write_member(out, "soon");
         buffer_append_u64(out, *soon);
+    }
+    write_held_by(out, topic->held_by);
+    if (topic->groups) {
+        buffer_append_text(out, ",\"groups\":");
+        buffer_append_u64(out, topic->groups);
     }
 
     buffer_append_text(out, ",\"dead_bytes\":");

@@ -12,6 +12,7 @@ enum {
     OLDEST_READY,
     HELD,
     SOON,
+    GROUPS,
     PUSHED,
     ACKED,
     CANCELLED,
@@ -43,6 +44,8 @@ static void show_topic(struct monitor_shown_topic *shown, const struct queue_top
                   topic->counts.leased + topic->counts.dead;
     shown->paused = topic->paused;
     shown->has_soon = false;
+    shown->groups = topic->groups;
+    memcpy(shown->held_by, topic->held_by, sizeof shown->held_by);
     shown->name_bytes = (uint8_t)topic->name.len;
     memcpy(shown->name, topic->name.at, topic->name.len);
 }
@@ -59,6 +62,9 @@ static void add_to_others(struct monitor_shown_topic *others,
     for (size_t i = 0; i < sizeof others->counts / sizeof *sums; i++)
         sums[i] += own[i];
     others->paused |= topic->paused;
+    others->groups += topic->groups;
+    for (size_t i = 0; i < FLOW_HELD_REASONS; i++)
+        others->held_by[i] += topic->held_by[i];
     if (topic->oldest_ready_due_ms &&
         (!others->oldest_ready_due_ms || topic->oldest_ready_due_ms < others->oldest_ready_due_ms))
         others->oldest_ready_due_ms = topic->oldest_ready_due_ms;
@@ -179,8 +185,14 @@ static void write_topic(struct metric_page *page, uint32_t which, struct slice n
         metric_sample_time(page, METRIC_LABELS(name), age_ms > 0 ? age_ms : 0, 1000);
         return;
     case HELD:
-        if (topic->counts.held)
-            metric_sample(page, METRIC_LABELS(name), topic->counts.held);
+        for (enum flow_held by = FLOW_HELD_LIMIT; by < FLOW_HELD_REASONS; by++)
+            if (topic->held_by[by])
+                metric_sample(page, METRIC_LABELS(name, slice_of(flow_held_name(by))),
+                              topic->held_by[by]);
+        return;
+    case GROUPS:
+        if (topic->groups)
+            metric_sample(page, METRIC_LABELS(name), topic->groups);
         return;
     case SOON:
         if (topic->has_soon)
@@ -252,12 +264,13 @@ const struct metric monitor_topic_metrics[] = {
                       HAS_TOPICS},
     [HELD] = {.name = "tarry_held",
               .type = PROMETHEUS_GAUGE,
-              .labels = {"topic"},
-              .help = "Ready jobs that a limit, a rate, a paused group or a hold keeps from "
-                      "delivery.",
-              .meaning = "A part of the state `ready`. Grows: more jobs fall due than the limits "
-                         "of the topic or its groups let through; `tarry groups TOPIC` shows "
-                         "which.",
+              .labels = {"topic", "by"},
+              .help = "Ready jobs that are kept from delivery, by what holds them.",
+              .meaning = "A part of the state `ready`. `by` is `limit`, `rate`, `group_limit`, "
+                         "`group_rate`, `group_paused`, `group_order` or `hold`. Grows: more jobs "
+                         "fall due than the limits of the topic or its groups let through; `tarry "
+                         "groups TOPIC` "
+                         "shows which (runbook page *held*).",
               .when = "for topics with held jobs"},
     [SOON] = {.name = "tarry_soon",
               .type = PROMETHEUS_GAUGE,
@@ -266,6 +279,13 @@ const struct metric monitor_topic_metrics[] = {
               .meaning = "Work that arrives while new consumers start: add it to the ready jobs "
                          "to scale consumers (page *autoscaling*). `(others)` has no sample.",
               .when = "with the embedded store or Redis"},
+    [GROUPS] = {.name = "tarry_groups",
+                .type = PROMETHEUS_GAUGE,
+                .labels = {"topic"},
+                .help = "Groups with ready or leased jobs.",
+                .meaning = "Tenants that share the consumers of the topic now. With several "
+                           "shards: of the shard with the most.",
+                .when = "for topics with groups"},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},

@@ -16,7 +16,8 @@ struct monitor_shown_topic {
     struct queue_counts counts;
     struct topic_totals totals;
     int64_t oldest_ready_due_ms;
-    uint64_t jobs;
+    uint64_t jobs, groups;
+    uint64_t held_by[FLOW_HELD_REASONS];
     uint64_t soon; /* jobs that fall due within the next minute, if `has_soon` */
     bool has_soon;
     bool paused;
@@ -67,7 +68,7 @@ void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_w
 bool monitor_metrics_topics_next_soon(struct monitor_metrics_topics *topics, size_t *at);
 void monitor_metrics_topics_set_soon(struct monitor_metrics_topics *topics, size_t at,
                                      uint64_t soon);
-/* Writes one to five samples from `*at` on, 0 at first. Returns true after the last one. */
+/* Writes up to seven samples from `*at` on, 0 at first. Returns true after the last one. */
 bool monitor_metrics_topics_write(const struct monitor_metrics_topics *topics,
                                   struct metric_page *page, uint32_t *at, int64_t now_ms);
 void monitor_metrics_topics_fini(struct monitor_metrics_topics *topics);

@@ -18,6 +18,7 @@ static const struct runbook {
     }
     RUNBOOK("late", late),
     RUNBOOK("stuck", stuck),
+    RUNBOOK("held", held),
     RUNBOOK("dead", dead),
     RUNBOOK("full", full),
     RUNBOOK("redis-away", redis_away),

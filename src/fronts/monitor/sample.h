@@ -39,6 +39,7 @@ struct monitor_sample_topic {
     int64_t taken_ms;        /* inner clock: no job was handed out since, as far as known */
     int64_t paused_ms;       /* since when it is paused; 0: not paused */
     int64_t paused_until_ms; /* wall clock; 0: not paused, or without end */
+    int64_t stopped_ms;      /* since when it has ready jobs in groups that are paused or on hold */
     bool delivers;           /* its jobs are sent to a target */
 };
 

@@ -99,6 +99,7 @@ static bool topic_is_as_before(const struct monitor_sample_topic *topic,
            memcmp(&topic->figures.counts, &before->figures.counts, sizeof topic->figures.counts) ==
                0 &&
            !topic->paused_ms == !before->paused_ms &&
+           !topic->stopped_ms == !before->stopped_ms &&
            topic->paused_until_ms == before->paused_until_ms;
 }
 
@@ -142,6 +143,8 @@ static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic 
         topic->taken_ms = before->taken_ms;
     if (before && before->paused_ms && topic->paused_ms)
         topic->paused_ms = before->paused_ms;
+    if (shown->held_by[FLOW_HELD_GROUP_PAUSED] || shown->held_by[FLOW_HELD_HOLD])
+        topic->stopped_ms = before && before->stopped_ms ? before->stopped_ms : now_ms;
     sampler->has_notifications |= !before || !topic_is_as_before(topic, before);
     monitor_figures_add(&sample->sums, &topic->figures);
     buffer_append_slice(&sample->names, shown->name);

@@ -29,6 +29,8 @@ enum problem_row {
     ROW_TOPIC_FULL,
     ROW_MEMORY,
     ROW_PAUSED,
+    ROW_HELD,
+    ROW_HELD_GROUPS,
     ROW_DEAD,
     ROW_CERTIFICATE_ENDS,
     ROW_CHECKPOINTS,
@@ -101,6 +103,11 @@ static const struct monitor_problem_row rows[ROWS] = {
                     "memory is almost used up, {value}"},
     [ROW_PAUSED] = {"stuck", "stuck", MONITOR_WARNING, KIND_TIME, HOUR_MS,
                     "'{topic}' has ready jobs and has been paused for {value}"},
+    [ROW_HELD] = {"held", "held", MONITOR_WARNING, KIND_TIME, 10 * MINUTE_MS,
+                  "all ready jobs of '{topic}' are held, and the oldest was due {value} ago"},
+    [ROW_HELD_GROUPS] = {"held", "held", MONITOR_WARNING, KIND_TIME, HOUR_MS,
+                         "'{topic}' has ready jobs in groups that are paused or on hold, for "
+                         "{value}"},
     [ROW_DEAD] = {"dead", "dead", MONITOR_WARNING, KIND_COUNT, 0,
                   "'{topic}' has {value} that died"},
     [ROW_CERTIFICATE_ENDS] = {"certificate", "certificate", MONITOR_WARNING, KIND_TIME, 7 * DAY_MS,
@@ -223,6 +230,21 @@ static void evaluate_ready(struct monitor_status *status, const struct monitor_s
     }
 }
 
+/* Evaluates a topic with held jobs: either it delivers nothing at all, or some groups were stopped and forgotten. Limits and rates
+ * that let jobs through are intended. */
+static void evaluate_held(struct monitor_status *status, const struct monitor_status_input *input,
+                          const struct monitor_sample_topic *topic)
+{
+    const struct queue_counts *counts = &topic->figures.counts;
+    int64_t now_ms = input->sample->inner_ms;
+    int64_t age_ms = input->wall_ms - topic->figures.oldest_ready_due_ms;
+    if (counts->held >= counts->ready && topic->figures.oldest_ready_due_ms &&
+        age_ms > rows[ROW_HELD].limit && now_ms - topic->taken_ms > rows[ROW_HELD].limit)
+        found(status, ROW_HELD, topic, age_ms);
+    else if (topic->stopped_ms && now_ms - topic->stopped_ms > rows[ROW_HELD_GROUPS].limit)
+        found(status, ROW_HELD_GROUPS, topic, now_ms - topic->stopped_ms);
+}
+
 static void evaluate_topic(struct monitor_status *status, const struct monitor_status_input *input,
                            const struct monitor_sample_topic *topic)
 {
@@ -234,6 +256,8 @@ static void evaluate_topic(struct monitor_status *status, const struct monitor_s
     /* Held jobs wait for a limit, not for a worker. */
     if (counts->ready > counts->held && topic->figures.oldest_ready_due_ms)
         evaluate_ready(status, input, topic);
+    if (counts->held && !topic->paused_ms)
+        evaluate_held(status, input, topic);
     if (topic->max_jobs && jobs >= topic->max_jobs)
         found(status, ROW_TOPIC_FULL, topic, (int64_t)jobs);
     if (counts->dead)

@@ -210,6 +210,21 @@ int topic_pages(struct client *client, json_t **out)
 
 /* ---- show ---- */
 
+/* Prints the held jobs, a part of the ready ones, as "; held 3: group_limit 2, hold 1". */
+static void print_held(const json_t *counts, const json_t *held_by)
+{
+    const char *reason, *before = ":";
+    const json_t *jobs;
+    if (!json_object_get(counts, "held"))
+        return;
+    printf("; held %lld", (long long)json_integer_value(json_object_get(counts, "held")));
+    json_object_foreach((json_t *)(uintptr_t)held_by, reason, jobs)
+    {
+        printf("%s %s %lld", before, reason, (long long)json_integer_value(jobs));
+        before = ",";
+    }
+}
+
 static void print_topic(const struct call *call)
 {
     const json_t *topic = call->client.json;
@@ -227,6 +242,7 @@ static void print_topic(const struct call *call)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         printf("%s %s %lld", i ? "," : "", counts[i],
                (long long)json_integer_value(json_object_get(held, counts[i])));
+    print_held(held, json_object_get(topic, "held_by"));
     if (json_is_integer(soon))
         printf("; due within a minute %lld", (long long)json_integer_value(soon));
     putchar('\n');

@@ -939,12 +939,22 @@ bool redis_unpack_held(struct slice text, int64_t adjust_ms, struct queue_job *o
     return !in.failed;
 }
 
-enum { TOPIC_IS_PAUSED = 1, TOPIC_HAS_FINISHED = 2, TOPIC_HAS_HELD = 4 };
+enum { TOPIC_IS_PAUSED = 1, TOPIC_HAS_FINISHED = 2, TOPIC_HAS_FLOW = 4 };
+
+static void read_flow_figures(struct unpacking *in, struct queue_topic *out)
+{
+    out->groups = read_number(in, 4);
+    for (unsigned left = read_up_to(in, 1, FLOW_HELD_REASONS - 1); left; left--) {
+        unsigned by = read_up_to(in, 1, FLOW_HELD_REASONS - 1);
+        out->held_by[by] = read_number(in, 6);
+        out->counts.held += out->held_by[by];
+    }
+}
 
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out)
 {
     struct unpacking in = {.rest = text};
-    unsigned flags = read_up_to(&in, 1, TOPIC_IS_PAUSED | TOPIC_HAS_FINISHED | TOPIC_HAS_HELD);
+    unsigned flags = read_up_to(&in, 1, TOPIC_IS_PAUSED | TOPIC_HAS_FINISHED | TOPIC_HAS_FLOW);
     *out = (struct queue_topic){.paused = flags & TOPIC_IS_PAUSED};
     out->paused_until_ms = read_wall_ms(&in, adjust_ms);
     out->counts.delayed = read_number(&in, 6);
@@ -957,8 +967,8 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
     if (flags & TOPIC_HAS_FINISHED)
         out->counts.finished = read_number(&in, 6);
-    if (flags & TOPIC_HAS_HELD)
-        out->counts.held = read_number(&in, 6);
+    if (flags & TOPIC_HAS_FLOW)
+        read_flow_figures(&in, out);
     struct unpacking settings = {.rest = read_text(&in, read_number(&in, 1))};
     if (settings.rest.len)
         read_settings(&settings, &out->settings);

@@ -215,7 +215,6 @@ static struct queue_counts counts_of(const struct sql_topic_figures *figures)
         .dead = difference(counts[SQL_COUNT_DEAD], 0),
         .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
         .finished = difference(counts[SQL_COUNT_KEPT], 0),
-        .held = (uint64_t)figures->flow[SQL_FLOW_HELD],
     };
 }
 
@@ -245,5 +244,10 @@ void sql_topic_figures_fill(const struct sql_topic_figures *figures, struct queu
         .counts = counts_of(figures),
         .totals = totals_of(figures->counts),
         .oldest_ready_due_ms = figures->numbers[SQL_FIGURE_OLDEST],
+        .groups = (uint64_t)figures->flow[SQL_FLOW_GROUPS],
     };
+    for (size_t i = 1; i < FLOW_HELD_REASONS; i++) {
+        out->held_by[i] = (uint64_t)figures->flow[SQL_FLOW_HELD_BY + i - 1];
+        out->counts.held += out->held_by[i];
+    }
 }

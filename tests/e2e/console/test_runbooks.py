@@ -185,6 +185,25 @@ def stuck(place, mind):
     reader.end()
 
 
+def held(place, mind):
+    house = House(place)
+    mind(house.server)
+    house.client.good("PUT", "/v1/topics/orders?limit=1")
+    for ident in ("a", "b"):
+        house.client.push("orders", ident, group="shop-7")
+    [job] = house.client.take("orders", lease_for="12h")
+    house.client.good("GET", "/v1/status")
+    house.clock.sleep(700)
+    reader = Reader("held", house.server)
+    reader.type(WARNINGS, r"held +all ready jobs of 'orders' are held.*runbooks/held")
+    reader.type(0, r"GROUP +READY +LEASED +HELD BY.*shop-7 +1 +1 +limit")
+    house.client.ack(job["lease"])
+    house.client.ack(house.client.take("orders")[0]["lease"])
+    house.clock.sleep(100)
+    assert reports_well(house.server)
+    reader.end()
+
+
 def dead(place, mind):
     server = mind(Server(place / "server", FLAGS)).start()
     client = server.client()
@@ -322,7 +341,7 @@ def down(place, mind):
     reader.end()
 
 
-CONDITIONS = [late, stuck, dead, full, redis_away, database_away, clock, certificate, store, down, background]
+CONDITIONS = [late, stuck, held, dead, full, redis_away, database_away, clock, certificate, store, down, background]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.__name__)

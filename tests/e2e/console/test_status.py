@@ -135,6 +135,41 @@ def test_late_deliveries_are_reported(house):
     assert house.problem("late") is None
 
 
+def test_jobs_that_stay_held_are_reported(house):
+    house.client.good("PUT", "/v1/topics/held?limit=1")
+    for ident in ("a", "b"):
+        house.client.push("held", ident, group="shop-7")
+    [job] = house.client.take("held", lease_for="12h")
+    house.status()
+    house.clock.sleep(590)
+    assert house.problem("held", "held") is None and house.problem("stuck", "held") is None
+    house.clock.sleep(20)
+    problem = house.problem("held", "held")
+    assert (problem["severity"], problem["runbook"], problem["limit"]) == ("warning", "held", 600_000)
+    assert problem["sentence"] == "all ready jobs of 'held' are held, and the oldest was due 10 min ago" and house.status()["well"]
+    house.client.good("PUT", "/v1/topics/held?limit=5")
+    assert house.problem("held", "held") is None
+    house.client.good("DELETE", "/v1/topics/held")
+
+
+def test_a_forgotten_group_is_reported(house):
+    house.client.push("groups", "a", group="shop-7")
+    house.client.good("POST", "/v1/topics/groups/groups/shop-7/pause")
+    house.client.push("groups", "b", group="shop-8", delay="3690s")
+    house.status()
+    house.clock.sleep(3500)
+    house.client.push("groups", "c", group="shop-8")
+    house.client.take("groups", lease_for="12h")
+    assert house.problem("held", "groups") is None, "somebody paused it just now"
+    house.clock.sleep(200)
+    house.client.take("groups", lease_for="12h")
+    problem = house.problem("held", "groups")
+    assert (problem["limit"], problem["sentence"]) == (3_600_000, "'groups' has ready jobs in groups that are paused or on hold, for 62 min")
+    house.client.good("POST", "/v1/topics/groups/groups/shop-7/resume")
+    assert house.problem("held", "groups") is None
+    house.client.good("DELETE", "/v1/topics/groups")
+
+
 def test_a_forgotten_pause_is_reported(house):
     house.client.push("paused", "a")
     house.client.good("POST", "/v1/topics/paused/pause")

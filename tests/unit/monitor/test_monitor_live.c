@@ -183,7 +183,7 @@ static struct monitor_sample sample = {.wall_ms = 10000000,
 static const struct judged {
     const char *sentence;
     uint64_t ready, dead, held;
-    int64_t due_ms, taken_ms, paused_ms; /* ago */
+    int64_t due_ms, taken_ms, paused_ms, stopped_ms; /* ago */
     bool delivers, is_away, is_redis, is_full, is_moved;
     int64_t late_ms;
     uint64_t late_count, process_bytes;
@@ -203,6 +203,15 @@ static const struct judged {
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
      .code = "stuck", .reports = "do not reach its target", .is_critical = true},
     {"held by a limit", .ready = 2, .held = 2, .due_ms = 9 * MINUTE, .taken_ms = 9 * MINUTE},
+    {"held by a limit for long", .ready = 2, .held = 2, .due_ms = 11 * MINUTE,
+     .taken_ms = 11 * MINUTE, .code = "held", .reports = "all ready jobs of 't' are held"},
+    {"held by a limit, but taken", .ready = 2, .held = 2, .due_ms = 99 * MINUTE,
+     .taken_ms = 9 * MINUTE},
+    {"held in a paused topic", .ready = 2, .held = 2, .due_ms = 59 * MINUTE,
+     .taken_ms = 59 * MINUTE, .paused_ms = 59 * MINUTE},
+    {"a group is stopped", .ready = 2, .held = 1, .due_ms = 5000, .stopped_ms = 59 * MINUTE},
+    {"a group is stopped for long", .ready = 2, .held = 1, .due_ms = 5000,
+     .stopped_ms = 61 * MINUTE, .code = "held", .reports = "paused or on hold, for 61 min"},
     {"partly held", .ready = 2, .held = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
      .reports = "no worker takes", .is_critical = true},
     {"nothing taken, nothing ready", .taken_ms = 99 * MINUTE},
@@ -242,6 +251,7 @@ static void judge(const struct judged *judged, struct buffer *out)
     topic.figures.oldest_ready_due_ms = judged->ready ? sample.wall_ms - judged->due_ms : 0;
     topic.taken_ms = sample.inner_ms - judged->taken_ms;
     topic.paused_ms = judged->paused_ms ? sample.inner_ms - judged->paused_ms : 0;
+    topic.stopped_ms = judged->stopped_ms ? sample.inner_ms - judged->stopped_ms : 0;
     topic.delivers = judged->delivers;
     sample.is_healthy = !judged->is_away;
     sample.is_redis = judged->is_redis;

@@ -511,10 +511,18 @@ CLAIM(a_topic_shows_how_many_jobs_are_held)
     put(&text, 0, 6);
     for (uint64_t i = 1; i <= 17; i++)
         put(&text, i, 6);
+    put(&text, 9, 4);
+    put(&text, 2, 1);
+    put(&text, FLOW_HELD_GROUP_LIMIT, 1);
     put(&text, 3, 6);
+    put(&text, FLOW_HELD_HOLD, 1);
+    put(&text, 2, 6);
     put(&text, 0, 1);
     assert_true(redis_unpack_topic(buffer_slice(&text), 0, &topic));
-    assert_int_equal(topic.counts.held, 3);
+    assert_int_equal(topic.groups, 9);
+    assert_int_equal(topic.counts.held, 5);
+    assert_int_equal(topic.held_by[FLOW_HELD_GROUP_LIMIT], 3);
+    assert_int_equal(topic.held_by[FLOW_HELD_HOLD], 2);
     assert_int_equal(topic.counts.finished, 0);
     buffer_fini(&text);
 }

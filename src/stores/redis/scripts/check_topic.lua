@@ -348,6 +348,7 @@ local function check_groups()
     end
     local in_flight, ready, priorities = in_flight_found(), ready_found()
     local stored, names, wanted, open = call('HGETALL', t.groups), {}, {}, 0
+    local shut = flow.none_shut()
     for i = 1, #stored, 2 do
         if flow.group_is_whole(stored[i + 1]) then
             names[#names + 1] = stored[i]
@@ -361,6 +362,7 @@ local function check_groups()
     for priority in pairs(priorities) do wanted[priority] = {} end
     for name, g in pairs(t.known_groups) do
         open = open + g.open
+        if g.shut > 0 and shut[g.by] then shut[g.by] = shut[g.by] + g.shut end
         for priority, member in pairs(g.places) do
             wanted[priority] = wanted[priority] or {}
             wanted[priority][member] = g
@@ -370,6 +372,11 @@ local function check_groups()
     for priority, members in pairs(wanted) do check_turns(priority, members) end
     if t.flow.open ~= open and find(t.name, '', format('counts %d jobs that may be delivered, but its groups have %d', t.flow.open, open), 'counted again') then
         t.flow.open, t.is_changed = open, true
+    end
+    for by, count in pairs(shut) do
+        if t.flow.shut[by] ~= count and find(t.name, '', format('counts %d jobs that are held for reason %d, but its groups have %d', t.flow.shut[by], by, count), 'counted again') then
+            t.flow.shut[by], t.is_changed = count, true
+        end
     end
     for _, name in ipairs(call('ZRANGE', t.wakes, '0', '-1')) do
         if not t.known_groups[name] and find(t.name, '', format("the list of groups to wake names '%s', which has nothing to wake for", name), 'removed') then

@@ -123,8 +123,12 @@ static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *l
             figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
     for (int i = 0; i < SQL_COUNTS; i++)
         figures.counts[i] = mysql_number(row[SQL_FIGURE_COUNTS + i]);
-    for (int i = 0; i < SQL_FLOW_FIGURES; i++)
-        figures.flow[i] = mysql_number(row[SQL_TOPIC_FIGURES + SQL_COUNTS - 1 + i]);
+    const MYSQL_ROW flow = row + SQL_TOPIC_FIGURES + SQL_COUNTS - 1;
+    for (int i = 0; i < SQL_FLOW_HELD_BY; i++)
+        figures.flow[i] = mysql_number(flow[i]);
+    char *held = flow[SQL_FLOW_HELD_BY]; /* all of them in one text; NULL: nothing is held */
+    for (int i = SQL_FLOW_HELD_BY; held && i < SQL_FLOW_FIGURES; i++)
+        figures.flow[i] = strtoll(held, &held, 10);
     return figures;
 }
 
@@ -671,10 +675,13 @@ static bool read_groups(struct mysql_link *link, const struct mysql_step *step, 
     call->groups = calloc(count ? count : 1, sizeof *call->groups);
     if (!call->groups)
         return false;
-    if (call->status == QUEUE_OK && command->kind == COMMAND_GROUP && !count)
-        call->status = QUEUE_NOT_FOUND;
     if (call->status != QUEUE_OK)
         return true;
+    if (command->kind == COMMAND_GROUP && !count) { /* any name may be that of a group */
+        call->groups[0].name = command->group.group;
+        call->group_count = 1;
+        return true;
+    }
     while (call->group_count < limit && (row = libmariadb.mysql_fetch_row(result)))
         call->groups[call->group_count++] = group_of(row, libmariadb.mysql_fetch_lengths(result));
     if (count > limit)

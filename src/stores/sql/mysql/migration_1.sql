@@ -276,12 +276,22 @@ BEGIN
   RETURN NULL;
 END//
 
--- Counts ready jobs that are held.
+-- Counts the groups of a topic with ready or leased jobs.
+DROP FUNCTION IF EXISTS tarry.server_active_groups//
+CREATE FUNCTION tarry.server_active_groups(p_topic INT, p_now BIGINT) RETURNS BIGINT READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT COUNT(*) FROM tarry.grp k
+  LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
+  LEFT JOIN (SELECT COALESCE(j.grp, 2) AS grp, COUNT(*) AS ready FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+    ON j.topic = l.topic AND j.level = l.level AND j.due <= p_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) r ON r.grp = k.grp
+  WHERE k.topic = p_topic AND k.grp > 1 AND (r.ready > 0 OR k.in_flight > COALESCE(n.freed, 0)))//
+
+-- Counts ready jobs by what holds them, in the order of the numbers of job/flow.h, with blanks between.
 DROP FUNCTION IF EXISTS tarry.server_held_jobs//
-CREATE FUNCTION tarry.server_held_jobs(p_topic INT, p_now BIGINT) RETURNS BIGINT READS SQL DATA SQL SECURITY INVOKER
-RETURN (SELECT COALESCE(SUM(w.n), 0) FROM (SELECT COALESCE(j.grp, 2) AS g, COUNT(*) AS n FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
-    ON j.topic = l.topic AND j.level = l.level AND j.due <= p_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) w
-  WHERE tarry.server_held(p_topic, w.g, p_now) IS NOT NULL)//
+CREATE FUNCTION tarry.server_held_jobs(p_topic INT, p_now BIGINT) RETURNS VARCHAR(200) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(IF(x.reason = 1, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 2, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 3, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 4, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 5, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 6, x.n, 0)), 0), COALESCE(SUM(IF(x.reason = 7, x.n, 0)), 0))
+  FROM (SELECT w.n, CAST(SUBSTRING_INDEX(tarry.server_held(p_topic, w.g, p_now), ' ', 1) AS UNSIGNED) AS reason
+    FROM (SELECT COALESCE(j.grp, 2) AS g, COUNT(*) AS n FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+    ON j.topic = l.topic AND j.level = l.level AND j.due <= p_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) w) x)//
 
 -- Adds the jobs without a group to group 2 of their topic. Repeated by the upkeep for jobs of transactions that began before the topic had groups.
 DROP PROCEDURE IF EXISTS tarry.server_groups_fill//
@@ -438,7 +448,9 @@ BEGIN
   SELECT w.name, w.is_set, w.own_weight, w.lim, w.rate_count, w.rate_unit, w.burst, w.max_jobs, w.paused AND (w.paused_until = 0 OR w.paused_until > v_now),
       IF(w.paused AND w.paused_until > v_now, w.paused_until, 0), w.ready, w.leased, SUBSTRING_INDEX(w.held, ' ', 1), SUBSTRING_INDEX(w.held, ' ', -1), w.oldest
     FROM (
-      SELECT k.*, COALESCE(r.ready, 0) AS ready, r.oldest, GREATEST(0, k.in_flight - COALESCE(n.freed, 0)) AS leased, tarry.server_held(p_topic, k.grp, v_now) AS held,
+      SELECT k.*, COALESCE(r.ready, 0) AS ready, r.oldest, GREATEST(0, k.in_flight - COALESCE(n.freed, 0)) AS leased, 
+          IF(r.ready > 0 OR (k.paused AND (k.paused_until = 0 OR k.paused_until > v_now)) OR GREATEST(k.held_until, COALESCE(n.held, 0)) > v_now,
+            tarry.server_held(p_topic, k.grp, v_now), NULL) AS held, -- nothing waits for a limit or rate of a group without ready jobs
           GREATEST(k.held_until, COALESCE(n.held, 0)) AS hold_ends
         FROM tarry.grp k
         LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed, MAX(m.held) AS held FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
@@ -514,7 +526,7 @@ BEGIN
       s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
       t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs,
-      IF(t.flow > 0, tarry.server_held_jobs(t.topic, v_now), 0)
+      IF(t.flow & 1 > 0, tarry.server_active_groups(t.topic, v_now), 0), IF(t.flow > 0, tarry.server_held_jobs(t.topic, v_now), NULL)
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,

@@ -625,10 +625,15 @@ static bool read_groups(struct sql_call *call, const PGresult *result)
     call->groups = calloc(count ? count : 1, sizeof *call->groups);
     if (!call->groups)
         return false;
-    if (call->status == QUEUE_OK && (!is_known || (command->kind == COMMAND_GROUP && !count)))
+    if (call->status == QUEUE_OK && !is_known)
         call->status = QUEUE_NOT_FOUND;
     if (call->status != QUEUE_OK)
         return true;
+    if (command->kind == COMMAND_GROUP && !count) { /* any name may be that of a group */
+        call->groups[0].name = command->group.group;
+        call->group_count = 1;
+        return true;
+    }
     call->group_count = count < limit ? count : limit;
     for (size_t i = 0; i < call->group_count; i++)
         call->groups[i] = group_of(result, (int)i);

@@ -418,10 +418,23 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION tarry._held_jobs(t tarry.topic, p_now bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- The groups of a topic with ready or leased jobs, then its ready jobs by what holds them, in the order of the numbers of job/flow.h.
+CREATE FUNCTION tarry._flow_figures(t tarry.topic, p_now bigint) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
+DECLARE figures bigint[] := '{0,0,0,0,0,0,0,0}'; waiting int[] := '{}'; gate int; x record;
 BEGIN
-  RETURN (SELECT coalesce(sum(w.n), 0) FROM (SELECT coalesce(j.grp, 0) AS grp, count(*) AS n FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level
-      AND j.due <= p_now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) w WHERE (SELECT h.held_by FROM tarry._job_held(t, w.grp, p_now) h) IS NOT NULL);
+  SELECT h.held_by INTO gate FROM tarry._topic_held(t, tarry._group_now(t.topic, -1), p_now) h;
+  FOR x IN SELECT w.reason, sum(w.n)::bigint AS jobs, array_agg(w.grp) AS groups FROM (
+      SELECT y.grp, y.n, coalesce(gate, CASE WHEN t.flow % 2 = 1 THEN (SELECT h.held_by FROM tarry._group_held(t, tarry._group_now(t.topic, y.grp), p_now) h) END, 0) AS reason
+        FROM (SELECT coalesce(j.grp, 0) AS grp, count(*) AS n FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level
+          AND j.due <= p_now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) y) w GROUP BY 1 LOOP
+    waiting := waiting || x.groups;
+    IF x.reason > 0 THEN figures[1 + x.reason] := x.jobs; END IF;
+  END LOOP;
+  IF t.flow % 2 = 1 THEN
+    figures[1] := (SELECT count(*) FROM tarry.grp g WHERE g.topic = t.topic AND g.grp >= 0 AND (g.grp = ANY (waiting) OR g.in_flight >
+      (SELECT coalesce(sum(n.freed), 0) FROM tarry.grp_note n WHERE n.topic = g.topic AND n.grp = g.grp)));
+  END IF;
+  RETURN figures;
 END $$;
 
 -- Frees what the lease of a job was counted in. `j`: the job before.
@@ -580,11 +593,12 @@ BEGIN
     SELECT (g.row).name, (g.row).is_set, (g.row).own_weight, (g.row).lim, (g.row).rate_count, (g.row).rate_unit, (g.row).burst, (g.row).max_jobs,
         (g.row).paused AND ((g.row).paused_until = 0 OR (g.row).paused_until > now) AS paused,
         CASE WHEN (g.row).paused AND (g.row).paused_until > now THEN (g.row).paused_until ELSE 0 END AS paused_until,
-        coalesce(r.ready, 0)::bigint AS ready, greatest(0, (g.row).in_flight) AS leased, coalesce(h.held_by, v.held_by) AS held_by,
-        CASE WHEN h.held_by IS NOT NULL THEN h.until ELSE v.until END AS held_until, r.oldest
+        coalesce(r.ready, 0)::bigint AS ready, greatest(0, (g.row).in_flight) AS leased, CASE WHEN x.is_waiting THEN coalesce(h.held_by, v.held_by) END AS held_by,
+        CASE WHEN x.is_waiting THEN CASE WHEN h.held_by IS NOT NULL THEN h.until ELSE v.until END END AS held_until, r.oldest
       FROM (SELECT tarry._group_now(t.topic, k.grp) AS row FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND (p_name IS NULL OR k.name = p_name)) g
         LEFT JOIN (SELECT coalesce(j.grp, 0) AS grp, count(*) AS ready, min(j.due) AS oldest FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level
-          AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) r ON r.grp = (g.row).grp, LATERAL tarry._group_held(t, g.row, now) v
+          AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic GROUP BY 1) r ON r.grp = (g.row).grp, LATERAL tarry._group_held(t, g.row, now) v,
+        LATERAL (SELECT coalesce(r.ready > 0, false) OR v.held_by IN (5, 7) AS is_waiting) x -- nothing waits for a limit or rate of a group without ready jobs
       WHERE p_name IS NOT NULL OR (g.row).is_set OR r.ready > 0 OR (g.row).in_flight > 0 OR (g.row).held_until > now) w
     WHERE (p_order <> 3 OR w.held_by IS NOT NULL) AND (p_after IS NULL OR CASE p_order WHEN 1 THEN (-w.ready, w.name) > (-p_value, p_after)
       WHEN 2 THEN (-w.leased, w.name) > (-p_value, p_after) ELSE w.name > p_after END)
@@ -1849,7 +1863,8 @@ CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURN
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
   push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
   keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text,
-  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint, held bigint
+  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint,
+  active_groups bigint, held_1 bigint, held_2 bigint, held_3 bigint, held_4 bigint, held_5 bigint, held_6 bigint, held_7 bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
@@ -1859,8 +1874,9 @@ BEGIN
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
       t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs,
-      CASE WHEN t.flow > 0 THEN tarry._held_jobs(t, now) ELSE 0 END
+      f.w[1], f.w[2], f.w[3], f.w[4], f.w[5], f.w[6], f.w[7], f.w[8]
     FROM tarry.topic t,
+      LATERAL (SELECT CASE WHEN t.flow > 0 THEN tarry._flow_figures(t, now) END AS w OFFSET 0) f,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
         FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic

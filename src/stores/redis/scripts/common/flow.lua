@@ -2,16 +2,17 @@
 -- parts before this one call them. A call changes groups in memory; flow.settle writes them and updates the sets of runnable and waiting groups.
 function flow.fill()
 
-local TOPIC = '>I6I7I6I6B'          -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits
+local TOPIC = '>I6I7I6I6BI6I6I6I6'  -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits, ready jobs of other groups by SHUT_BY
 local WAS_OPEN, HAS_OWN = 1, 2      -- bits: jobs could be delivered when the topic was written; some groups have settings of their own
 local GROUP = '>BI4I6I7I6I4B'       -- bits, in flight, pass, bucket, end of a hold, ready jobs, heads
-local IN_TURNS, IN_WAKES = 1, 2     -- bits
+local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
 local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 29, 14
 local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
 local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, HOLD = 1, 2, 3, 4, 5, 7 -- enum flow_held
+local SHUT_BY = {GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, HOLD}
 local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0}
 local NOTHING = {}
 
@@ -76,22 +77,24 @@ end
 
 -- Reads the flow of a topic behind its numbers.
 function flow.read(text, at)
-    local w, bits = {}, nil
-    w.pass, w.full, w.hold, w.open, bits = unpack_from(TOPIC, text, at)
+    local w, bits, shut = {}, nil, {}
+    w.pass, w.full, w.hold, w.open, bits, shut[GROUP_LIMIT], shut[GROUP_RATE], shut[GROUP_PAUSED], shut[HOLD] = unpack_from(TOPIC, text, at)
+    w.shut = shut
     w.was_open, w.has_own = bits % 2 == WAS_OPEN, bits >= HAS_OWN
     return w
 end
 
 function flow.text(t)
-    local w = t.flow
-    return pack(TOPIC, w.pass, w.full, w.hold, max(0, w.open), (w.was_open and WAS_OPEN or 0) + (w.has_own and HAS_OWN or 0))
+    local w, shut = t.flow, {}
+    for i = 1, #SHUT_BY do shut[i] = max(0, w.shut[SHUT_BY[i]]) end
+    return pack(TOPIC, w.pass, w.full, w.hold, max(0, w.open), (w.was_open and WAS_OPEN or 0) + (w.has_own and HAS_OWN or 0), unpack(shut))
 end
 
 -- The topic has limits, a rate or a hold, or groups.
 function flow.begin(t)
     if t.flow then return end
     raise(t, flow.FLAG)
-    t.flow = {pass = 0, full = 0, hold = 0, open = 0, was_open = t.f[AT.ready] > 0, has_own = false}
+    t.flow = {pass = 0, full = 0, hold = 0, open = 0, was_open = t.f[AT.ready] > 0, has_own = false, shut = flow.none_shut()}
     t.is_changed = true
 end
 
@@ -109,8 +112,18 @@ function flow.open_of(t)
     return is_grouped(t) and t.flow.open or t.f[AT.ready]
 end
 
-function flow.held_count(t)
-    return max(0, t.f[AT.ready] - flow.open_of(t))
+function flow.none_shut()
+    return {[GROUP_LIMIT] = 0, [GROUP_RATE] = 0, [GROUP_PAUSED] = 0, [HOLD] = 0}
+end
+
+-- Returns the groups with ready or leased jobs, and the ready jobs by what holds them, as a topic is shown.
+function flow.figures(t)
+    local by, packed = topic_held(t), {}
+    local shut = by and {[by] = t.f[AT.ready]} or is_grouped(t) and t.flow.shut or {}
+    for reason = 1, HOLD do
+        if (shut[reason] or 0) > 0 then packed[#packed + 1] = pack('>BI6', reason, shut[reason]) end
+    end
+    return pack('>I4B', is_grouped(t) and call('HLEN', t.groups) or 0, #packed) .. table.concat(packed)
 end
 
 -- Returns how many jobs the topic's limit and rate allow now.
@@ -178,7 +191,7 @@ local function group_make(name, text, own, turn)
         local bits, in_flight, pass, full, hold, ready, count, at = unpack_from(GROUP, text)
         local heads = {}
         g = {name = name, in_flight = in_flight, pass = pass, full = full, hold = hold, ready = ready, heads = heads, places = NOTHING, open = 0,
-             is_stored = true, in_wakes = bits >= IN_WAKES}
+             is_stored = true, in_wakes = bits % SHUT >= IN_WAKES, by = floor(bits / SHUT), shut = bits >= SHUT and ready or 0}
         for from = at, at + HEAD_BYTES * (count - 1), HEAD_BYTES do
             local high, low = byte(text, from, from + 1)
             heads[256 * high + low] = sub(text, from + 2, from + HEAD_BYTES - 1)
@@ -190,7 +203,7 @@ local function group_make(name, text, own, turn)
         end
         return g
     end
-    g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, is_stored = text and true or false}
+    g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, by = 0, shut = 0, is_stored = text and true or false}
     if own and flow.own_is_whole(own) then g.own = own_read(own) end
     return g
 end
@@ -200,7 +213,7 @@ local function group_text(g)
     for priority, head in pairs(g.heads) do
         text, count = text .. char(floor(priority / 256), priority % 256) .. head, count + 1
     end
-    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0), g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. text
+    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0) + SHUT * g.by, g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. text
 end
 
 -- Reads groups that this call has not read yet. `turns`: an entry of each in T:turns, or nil.
@@ -495,6 +508,15 @@ local function wake_of(g, by, until_ms)
     return rest > now and rest or nil
 end
 
+-- Counts the ready jobs of a group by what holds them; 0: nothing.
+local function shut_move(t, g, by)
+    local shut, count = t.flow.shut, by > 0 and g.ready or 0
+    if by == g.by and count == g.shut then return end
+    if g.shut > 0 and shut[g.by] then shut[g.by] = shut[g.by] - g.shut end
+    if by > 0 then shut[by] = shut[by] + count end
+    g.by, g.shut, t.is_changed = by, count, true
+end
+
 local function groups_settle(t)
     local dirty, out, into, stored, gone, asleep, awake = t.dirty, {}, {}, {}, {}, {}, {}
     local open = t.flow.open
@@ -507,6 +529,7 @@ local function groups_settle(t)
         local is_open = not by and g.ready > 0
         places_move(g, is_open, out, into)
         open, g.open = open + (is_open and g.ready or 0) - g.open, is_open and g.ready or 0
+        shut_move(t, g, g.ready > 0 and by or 0)
         local wake = wake_of(g, by, until_ms)
         if wake then
             asleep[#asleep + 1], asleep[#asleep + 2] = text_of(wake), g.name

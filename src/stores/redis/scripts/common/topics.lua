@@ -246,10 +246,10 @@ end
 
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local f, held = t.f, t.flow and flow.held_count(t) or 0
-    local packed = {pack('>BI6', (has(t, PAUSED) and 1 or 0) + (has(t, keeping.FLAG) and 2 or 0) + (held > 0 and 4 or 0), topic_rules.pause_end_of(t))}
+    local f, figures = t.f, t.flow and flow.figures(t) or ''
+    local packed = {pack('>BI6', (has(t, PAUSED) and 1 or 0) + (has(t, keeping.FLAG) and 2 or 0) + (t.flow and 4 or 0), topic_rules.pause_end_of(t))}
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', max(0, f[i + FIRST_FIGURE - 1])) end
-    packed[#packed + 1] = pack('>I6', oldest_of(t)) .. (has(t, keeping.FLAG) and keeping.count_of(t) or '') .. (held > 0 and pack('>I6', held) or '')
+    packed[#packed + 1] = pack('>I6', oldest_of(t)) .. (has(t, keeping.FLAG) and keeping.count_of(t) or '') .. figures
     return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. (has(t, EXTENDED) and call('GET', t.extension) or '')
 end
 
