@@ -66,6 +66,10 @@ def watched(tmp_path_factory):
         traffic = [Traffic(here), Traffic(there), Traffic(in_sql)]
         watch = Prometheus([here.port, there.port, in_sql.port]).start()
         try:
+            here.client().good("PUT", "/v1/topics/held?limit=1")
+            for ident in ("a", "b"):
+                here.client().push("held", ident, group="shop-7")
+            here.client().take("held", wait="10s", lease_for="12h")
             for n in range(40):
                 here.client().push("calls", f"c{n}", delay=f"{n * 200}ms")
                 here.client().push("failures", f"f{n}", backoff="fixed:100ms")

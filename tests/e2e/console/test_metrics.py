@@ -67,14 +67,14 @@ def test_each_row_has_a_sample_and_each_sample_a_row(request, start_delivering, 
     do_everything(server, endpoint)
     has_groups = server.client().call("PUT", "/v1/topics/held?limit=1").ok  # not every store has limits
     for ident in "ab":
-        server.client().push("held", ident)
+        server.client().push("held", ident, **({"group": "shop-7"} if has_groups else {}))
     server.client().take("held")
     table, found = rows(), samples(page(server))
     assert not set(found) - set(table), "a sample without a row"
     for name, keys in found.items():
         assert keys == {table[name][1]}, f"labels of {name}"
     stores = {"embedded": "with the embedded store", "redis": "with `--store redis://…`", "postgres": "with `--store postgres://…` or `mysql://…`"}
-    conditional = {"with `--amqp-in`", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store), *(() if has_groups else ("for topics with held jobs",)),
+    conditional = {"with `--amqp-in`", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store), *(() if has_groups else ("for topics with held jobs", "for topics with groups")),
                    *(("with the embedded store or Redis",) if store == "postgres" else ())}
     missing = {name: about for name, (_, _, about) in table.items() if name not in found}
     for name, about in missing.items():
