@@ -38,9 +38,9 @@ struct group {
     uint32_t list_at;     /* position in flow.groups */
     uint32_t runnable_at; /* position in flow.runnable + 1; 0: it may not deliver */
     uint8_t name_bytes;
-    bool is_topic; /* the bucket of a topic */
-    bool is_active;                 /* counted in flow.active */
-    uint8_t held;                   /* enum flow_held of its ready jobs, as of the last change */
+    bool is_topic;  /* the bucket of a topic */
+    bool is_active; /* counted in flow.active */
+    uint8_t held;   /* enum flow_held of its ready jobs, as of the last change */
 };
 
 struct flow {
@@ -54,9 +54,9 @@ struct flow {
     uint32_t *runnable;              /* a binary heap of groups */
     uint32_t group_count, group_cap; /* both arrays have this room */
     uint32_t runnable_count;
-    uint32_t settings_count;        /* groups with settings */
-    uint32_t active;                /* groups with ready or leased jobs */
-    uint64_t ready;                 /* jobs in the heaps of groups */
+    uint32_t settings_count;              /* groups with settings */
+    uint32_t active;                      /* groups with ready or leased jobs */
+    uint64_t ready;                       /* jobs in the heaps of groups */
     uint64_t ready_by[FLOW_HELD_REASONS]; /* the same by what holds their group */
 };
 

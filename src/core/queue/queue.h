@@ -452,7 +452,7 @@ struct queue_topic {
     struct topic_settings settings;
     struct queue_counts counts;
     struct topic_totals totals;
-    int64_t oldest_ready_due_ms; /* wall clock; 0: no job is ready */
+    int64_t oldest_ready_due_ms;         /* wall clock; 0: no job is ready */
     uint64_t held_by[FLOW_HELD_REASONS]; /* the parts of counts.held; the first is 0 */
     uint64_t groups; /* groups with ready or leased jobs; 0: the topic has no groups */
 };

@@ -98,8 +98,7 @@ static bool topic_is_as_before(const struct monitor_sample_topic *topic,
     return memcmp(&topic->totals, &before->totals, sizeof topic->totals) == 0 &&
            memcmp(&topic->figures.counts, &before->figures.counts, sizeof topic->figures.counts) ==
                0 &&
-           !topic->paused_ms == !before->paused_ms &&
-           !topic->stopped_ms == !before->stopped_ms &&
+           !topic->paused_ms == !before->paused_ms && !topic->stopped_ms == !before->stopped_ms &&
            topic->paused_until_ms == before->paused_until_ms;
 }
 
