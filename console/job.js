@@ -7,6 +7,7 @@ import { field, formDialog } from "./dialog.js";
 import { bdi, el, fill, seen } from "./dom.js";
 import { duration, number, timeOf } from "./format.js";
 import { ended, outcomeBadge, pushCopy, resultOf } from "./finished.js";
+import { heldWords } from "./held.js";
 import { icon } from "./icons.js";
 import { jsonCheck } from "./json_check.js";
 import { menu } from "./menu.js";
@@ -29,8 +30,9 @@ function retryAfter(backoff) {
     return kind ? t("next.leaseEnds", { wait: kind === "fixed" ? from : t("wait.exp", { from, to: to ?? from }) }) : t("next.leaseEndsNow");
 }
 
-/** Describes in sentences what happens next. @param {any} job @param {any} topic its settings and state; null if the user may not read it */
-function next(job, topic) {
+/** Describes in sentences what happens next. @param {any} job @param {any} topic its settings and state; null if the user may not read it
+ * @param {any} group the group of a held job, or null */
+function next(job, topic, group) {
     const settings = topic?.settings ?? {}, to = settings.deliver;
     const attempts = job.max_attempts ?? settings.max_attempts ?? 16;
     const taker = job.callback ? t("next.toCallback", { to: seen(job.callback) }) : to?.to ? t("next.toTarget", { to: seen(to.to) }) : t("next.toTaker");
@@ -38,7 +40,7 @@ function next(job, topic) {
     if (job.state === "finished") return [ended(job), el("p", {}, t("next.finished"))];
     const ttl = job.ttl ?? settings.ttl;
     if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
-    if (job.state === "ready") out.push([t("next.ready"), job.due_at], [taker]);
+    if (job.state === "ready") out.push([t("next.ready"), job.due_at], job.held_by ? [[t("next.held"), " ", heldWords(job, topic, group)]] : [taker]);
     if (job.state === "leased") out.push([t("next.leased", { attempt: job.attempt, of: attempts }), job.lease_until], [job.attempt >= attempts ? t("next.leaseDies") : retryAfter(job.backoff ?? settings.backoff ?? "exp:1s..10m")]);
     if (job.state === "dead") {
         const { to: other, keep } = settings.dead_letter ?? {};
@@ -96,7 +98,7 @@ function edit(topic, job, body) {
 export async function show({ topic, id, node, signal }) {
     const where = path("v1", "topics", topic, "jobs", id);
     const links = () => trail([[t("nav.topics"), ["topics"]], [topic, ["topics", topic]], [t("topic.jobs"), ["topics", topic, "jobs"]]]);
-    let job, body, hasBody = false, about = null, timer = 0, last = "", origin = null;
+    let job, body, hasBody = false, about = null, group = null, timer = 0, last = "", origin = null;
 
     function gone() {
         clearTimeout(timer);
@@ -109,7 +111,7 @@ export async function show({ topic, id, node, signal }) {
     const facts = el("div", { class: "job-facts" }), shown = el("div", { class: "job-body" });
 
     function draw() {
-        const key = JSON.stringify([job, about?.paused, about?.paused_until, about?.settings]);
+        const key = JSON.stringify([job, group, about?.paused, about?.paused_until, about?.settings]);
         if (key === last) return;
         last = key;
         fill(marks, job.state === "finished" ? [badge("finished"), outcomeBadge(job)] : badge(stateOf(job)));
@@ -143,13 +145,14 @@ export async function show({ topic, id, node, signal }) {
         const meta = Object.entries(job.meta ?? {});
         origin ??= originCard(topic, job, signal);
         fill(facts,
-            el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t(isFinished ? "next.ended" : "next.title"))), el("div", { class: "card-body" }, next(job, about))),
+            el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t(isFinished ? "next.ended" : "next.title"))), el("div", { class: "card-body" }, next(job, about, group))),
             el("section", { class: "card", "aria-labelledby": "line-title" }, el("div", { class: "card-head" }, el("h2", { id: "line-title" }, t("line.title"))), el("div", { class: "card-body" }, timeLine(job))),
             el("section", { class: "card", "aria-labelledby": "facts-title" }, el("div", { class: "card-head" }, el("h2", { id: "facts-title" }, t("job.facts"))), el("div", { class: "card-body" },
                 el("dl", { class: "facts" },
                     (isFinished ? [["job.finishedAt", timeOf(job.finished_at)], ["job.took", job.duration_ms ? duration(job.duration_ms) : "\u2014"], ["job.attempt", number(job.attempt)]]
                         : [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]])
                         .map(([word, value]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, value))),
+                    job.group ? el("div", {}, el("dt", {}, t("job.group")), el("dd", {}, el("a", { href: href(["topics", topic, "groups"], { name: job.group }) }, bdi(job.group)))) : null,
                     OWN.filter((name) => job[name] !== undefined).map((name) => el("div", {}, el("dt", {}, name), el("dd", {}, bdi(job[name]))))),
                 meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)),
             origin);
@@ -163,6 +166,7 @@ export async function show({ topic, id, node, signal }) {
             try {
                 const now = await get(where, { body: isWhole ? "base64" : "false" }, signal);
                 about = await topicOf(topic, signal).catch(() => null);
+                group = now.held_by && now.group ? await get(path("v1", "topics", topic, "groups", now.group), {}, signal).catch(() => null) : null;
                 if (isWhole) {
                     body = bytesOf(now.body_base64 ?? "");
                     hasBody = now.body_base64 !== undefined;

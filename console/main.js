@@ -17,6 +17,7 @@ const PAGES = {
     topic: () => import("./topic.js"),
     jobs: () => import("./jobs.js"),
     job: () => import("./job.js"),
+    groups: () => import("./groups.js"),
     settings: () => import("./settings.js"),
     delivery: () => import("./delivery.js"),
     schedules: () => import("./schedules.js"),
@@ -42,7 +43,7 @@ function pageOf({ parts, query }) {
     if (a === "search" && parts.length === 1) return { name: "search", query };
     if (a === "topics" && parts.length === 1) return { name: "topics" };
     if (a === "topics" && parts.length === 2) return { name: "topic", topic };
-    if (a === "topics" && parts.length === 3 && ["jobs", "settings", "delivery"].includes(b)) return { name: b, topic, query };
+    if (a === "topics" && parts.length === 3 && ["jobs", "groups", "settings", "delivery"].includes(b)) return { name: b, topic, query };
     if (a === "topics" && parts.length === 4 && b === "jobs") return { name: "job", topic, id };
     return null;
 }

@@ -33,7 +33,7 @@ export function trail(links) {
 }
 
 /**
- * @param {string} topic @param {"topic"|"jobs"|"settings"|"delivery"} page @param {any} known the result of topicOf
+ * @param {string} topic @param {"topic"|"jobs"|"groups"|"settings"|"delivery"} page @param {any} known the result of topicOf
  * @param {() => Promise<any>} again reads the topic again and shows it
  */
 export function topicHead(topic, page, known, again) {
@@ -62,7 +62,7 @@ export function topicHead(topic, page, known, again) {
                 }, { kind: "danger" })]));
     }
 
-    const tabs = [["topic", []], ["jobs", ["jobs"]], ["settings", ["settings"]], ["delivery", ["delivery"]]];
+    const tabs = [["topic", []], ["jobs", ["jobs"]], ["groups", ["groups"]], ["settings", ["settings"]], ["delivery", ["delivery"]]];
     update(known);
     return {
         node: el("div", { class: "topic-head" },

@@ -364,6 +364,98 @@ def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client)
     assert client.nack(job["lease"])[0]["result"] == "cancelled"
 
 
+def group_row(browser, group):
+    return browser.wait(lambda: next((one for one in browser.all("table.groups tbody tr") if one.get_attribute("data-group") == group), None), group)
+
+
+def press_in_row(browser, group, words):
+    """The row may be drawn again while it is looked at."""
+    browser.wait(lambda: browser.button(words, group_row(browser, group)).click() or True, f"'{words}' of {group}")
+
+
+def group_says(browser, group, pattern):
+    browser.wait(lambda: re.search(pattern, " ".join(group_row(browser, group).text.split())), f"{group}: {pattern}")
+
+
+def test_groups_are_listed_sorted_searched_and_changed(browser, client):
+    client.good("PUT", "/v1/topics/tenants?group_limit=1")
+    for group, count in (("shop-7", 3), ("shop-8", 5), ("shop-9", 1)):
+        for n in range(count):
+            client.push("tenants", f"{group}-{n}", group=group)
+    client.push("tenants", "lonely")
+    eventually(lambda: client.topic("tenants")["counts"]["ready"] == 10, 10)
+    jobs = client.take("tenants", max=10, lease_for="1h")
+    browser.open("#/topics/tenants/groups", is_new=True)
+    group_says(browser, "shop-8", r"^shop-8 4 1 the group has 1 of 1 jobs in flight")
+    order = lambda: [one.get_attribute("data-group") for one in browser.all("table.groups tbody tr")]  # noqa: E731
+    assert order()[:2] == ["shop-8", "shop-7"]
+    browser.type("Order", "By name")
+    browser.wait(lambda: order() == ["", "shop-7", "shop-8", "shop-9"], "by name, the jobs without a group first")
+    browser.type("Order", "Only held groups")
+    browser.wait(lambda: order() == ["shop-7", "shop-8"], "only groups with jobs that wait")
+    press_in_row(browser, "shop-7", "Settings*")
+    browser.type("Weight", "101", browser.dialog())
+    browser.press("Save", browser.dialog())
+    browser.wait(lambda: "from 1 to 100" in browser.dialog().text, "the reason why not")
+    browser.type("Weight", "5", browser.dialog())
+    browser.type("Jobs in flight", "3", browser.dialog())
+    browser.press("Save", browser.dialog())
+    browser.wait(lambda: client.good("GET", "/v1/topics/tenants/groups/shop-7")["settings"] == {"weight": 5, "limit": 3}, "the settings")
+    browser.wait(lambda: order() == ["shop-8"], "it is not held any more")
+    press_in_row(browser, "shop-8", "Pause*")
+    browser.type("Pause for", "1h", browser.dialog())
+    browser.press("Pause", browser.dialog())
+    group_says(browser, "shop-8", r"paused.*the group is paused, until")
+    shown = client.good("GET", "/v1/topics/tenants/groups/shop-8")["settings"]
+    assert shown["paused"] is True and shown["paused_until"]
+    waiting = next(job["id"] for job in client.good("GET", "/v1/topics/tenants/jobs?state=ready")["jobs"] if job.get("group") == "shop-8")
+    browser.open(f"#/topics/tenants/jobs/{waiting}")
+    browser.sees("Held: the group is paused, until")
+    browser.press("shop-8")
+    group_says(browser, "shop-8", "the group is paused")
+    assert order() == ["shop-8"], "the search has the name of the group"
+    press_in_row(browser, "shop-8", "Resume*")
+    group_says(browser, "shop-8", "the group has 1 of 1 jobs in flight")
+    browser.open(f"#/topics/tenants/jobs/{waiting}")
+    browser.sees("Held: the group has 1 of 1 jobs in flight")
+    browser.open("#/topics/tenants/groups")
+    browser.type("Name of a group", "shop-7")
+    browser.press("Search")
+    browser.wait(lambda: order() == ["shop-7"], "only the one that was searched for")
+    press_in_row(browser, "shop-7", "Reset*")
+    browser.press("Reset", browser.dialog())
+    browser.wait(lambda: client.good("GET", "/v1/topics/tenants/groups/shop-7")["settings"] == {}, "no settings")
+    for job in jobs:
+        client.ack(job["lease"])
+
+
+def test_groups_are_changed_by_keyboard_on_a_phone(browser, client):
+    client.push("phones", "a", group="shop-1")
+    client.push("phones", "b", group="a-name-of-sixty-four-characters-without-blanks-" + "x" * 17)
+    browser.size(PHONE)
+    try:
+        browser.open("#/topics/phones/groups", is_new=True)
+        group_row(browser, "shop-1")
+        width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
+        assert width[0] <= width[1]
+        assert not browser.axe(axe_text())
+        browser.find("#groups-name").send_keys("shop-1", Keys.ENTER)
+        browser.wait(lambda: len(browser.all("table.groups tbody tr")) == 1, "one group")
+        for _ in range(10):
+            browser.keys(Keys.TAB)
+            if browser.script("return document.activeElement.getAttribute('aria-label')") == "Pause shop-1\u2026":
+                break
+        browser.keys(Keys.ENTER)
+        assert not browser.axe(axe_text())
+        browser.keys(Keys.ENTER, Keys.ENTER) if browser.script("return document.activeElement.tagName") == "BUTTON" else browser.press("Pause", browser.dialog())
+        browser.wait(lambda: client.good("GET", "/v1/topics/phones/groups/shop-1")["settings"].get("paused"), "the pause")
+        browser.wait(lambda: browser.script("return document.activeElement.getAttribute('aria-label')") == "Resume shop-1", "the focus is in the same row")
+        browser.keys(Keys.ENTER)
+        browser.wait(lambda: not client.good("GET", "/v1/topics/phones/groups/shop-1")["settings"], "no pause")
+    finally:
+        browser.size(DESK)
+
+
 def test_consumers_and_holders_are_shown(browser, client):
     client.push_batch([{"topic": "held.by", "id": f"h{n}", "body": "x"} for n in range(3)])
     client.take("held.by", consumer="worker-7", max=2, lease_for="1h")
@@ -917,7 +1009,7 @@ def test_no_request_leaves_the_server(browser, server):
 
 # ---- for everybody ----
 
-PAGES = {"overview": "#/", "topics": "#/topics", "topic": "#/topics/story", "jobs": "#/topics/many/jobs", "job": "#/topics/bodies/jobs/json", "settings": "#/topics/story/settings",
+PAGES = {"overview": "#/", "topics": "#/topics", "topic": "#/topics/story", "jobs": "#/topics/many/jobs", "job": "#/topics/bodies/jobs/json", "settings": "#/topics/story/settings", "groups": "#/topics/story/groups",
          "delivery": "#/topics/calls/delivery", "search": "#/search?q=story", "events": "#/events", "runbooks": "#/runbooks", "runbook": "#/runbooks/stuck", "nothing": "#/topics/not.there", "server": "#/server"}
 
 
