@@ -19,10 +19,26 @@ static bool read_word(struct json_value value, char *into, size_t room)
     return true;
 }
 
+/* Reads any string of at most room - 1 bytes without zero bytes. */
+static bool read_text(struct json_value value, char *into, size_t room)
+{
+    struct buffer scratch;
+    struct slice text;
+    buffer_init(&scratch, 8 * DUMP_CURSOR_BYTES_MAX);
+    bool is_read = value.kind == JSON_STRING && json_string_bytes(value.raw, &scratch, &text) &&
+                   text.len < room && !memchr(text.at, 0, text.len);
+    if (is_read) {
+        memcpy(into, text.at, text.len);
+        into[text.len] = '\0';
+    }
+    buffer_fini(&scratch);
+    return is_read;
+}
+
 /* ---- reading ---- */
 
 struct members {
-    struct json_value head, end, topic, id, settings, paused, paused_until, cursor, topics, jobs,
+    struct json_value head, end, topic, id, group, group_settings, settings, paused, paused_until, cursor, topics, jobs,
         finished, state, outcome, finished_at, at, on_conflict;
 };
 
@@ -32,6 +48,8 @@ static void read_members(struct json_value object, struct members *out)
     out->end = json_member(object, "tarry_export_end");
     out->topic = json_member(object, "topic");
     out->id = json_member(object, "id");
+    out->group = json_member(object, "group");
+    out->group_settings = json_member(object, "group_settings");
     out->settings = json_member(object, "settings");
     out->paused = json_member(object, "paused");
     out->paused_until = json_member(object, "paused_until");
@@ -57,6 +75,11 @@ static enum dump_kind kind_of(const struct members *of, struct dump_line *out)
         return DUMP_HEAD;
     if (of->end.kind != JSON_NONE)
         return DUMP_END;
+    if (of->group_settings.kind == JSON_OBJECT)
+        return read_word(of->topic, out->topic, sizeof out->topic) &&
+                       read_text(of->group, out->group, sizeof out->group)
+                   ? DUMP_GROUP
+                   : DUMP_MALFORMED;
     if (of->settings.kind == JSON_OBJECT)
         return read_word(of->topic, out->topic, sizeof out->topic) ? DUMP_TOPIC : DUMP_MALFORMED;
     if (of->cursor.kind == JSON_STRING && of->id.kind == JSON_NONE &&
@@ -88,7 +111,8 @@ void dump_read(struct slice text, struct dump_line *out)
         finished > 0)
         out->finished_lines = (uint64_t)finished;
     out->is_finished = members.finished.kind == JSON_TRUE || is_finished(&members);
-    out->settings = members.settings.raw;
+    out->settings =
+        out->kind == DUMP_GROUP ? members.group_settings.raw : members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
     if (members.paused_until.kind == JSON_NUMBER &&
         !json_number_i64(members.paused_until.raw, &out->paused_until_ms))
@@ -177,6 +201,35 @@ bool dump_write_topic(struct buffer *out, struct slice answer)
     }
     buffer_append_text(out, "}\n");
     return true;
+}
+
+bool dump_write_groups(struct buffer *out, const char *topic, struct slice answer,
+                       char cursor[DUMP_CURSOR_BYTES_MAX])
+{
+    struct json_value page, list, group, next, unused;
+    struct slice unused_key;
+    struct json_cursor at = {0};
+    cursor[0] = '\0';
+    if (!json_check(answer, &page, NULL) || (list = json_member(page, "groups")).kind != JSON_ARRAY)
+        return false;
+    while (json_next_item(list, &at, &group)) {
+        struct json_value name = json_member(group, "group"),
+                          settings = json_member(group, "settings");
+        struct json_cursor first = {0};
+        if (name.kind != JSON_STRING || settings.kind != JSON_OBJECT)
+            return false;
+        if (!json_next_member(settings, &first, &unused_key, &unused))
+            continue;
+        buffer_append_text(out, "{\"topic\":");
+        json_write_string(out, slice_of(topic));
+        buffer_append_text(out, ",\"group\":");
+        buffer_append_slice(out, name.raw);
+        buffer_append_text(out, ",\"group_settings\":");
+        append_in_line(out, settings.raw);
+        buffer_append_text(out, "}\n");
+    }
+    next = json_member(page, "cursor");
+    return next.kind == JSON_NULL || read_text(next, cursor, DUMP_CURSOR_BYTES_MAX);
 }
 
 /* ---- a job ---- */

@@ -3,6 +3,7 @@
  *
  * {"tarry_export":1,"at":TIME,"topics":[NAME,…],"jobs":N}  first: the contents, N is approximate;
  *                                                          with "finished":true also finished jobs
+ * {"topic":NAME,"group":GROUP,"group_settings":{…}}        settings of a group, before its topic
  * {"topic":NAME,"settings":{…},"paused":BOOL}              a topic, before its jobs
  * {"topic":NAME,"id":ID,"at":MS,…}                         a job, as an item of a batch push
  * {"topic":NAME,"cursor":CURSOR}                           its jobs up to here are complete
@@ -26,6 +27,7 @@ enum dump_kind {
     DUMP_MALFORMED = 1, /* not a JSON object */
     DUMP_HEAD,
     DUMP_TOPIC,
+    DUMP_GROUP,
     DUMP_JOB,      /* also any other object: the server reports what is wrong with it */
     DUMP_FINISHED, /* a finished job */
     DUMP_CURSOR,
@@ -42,8 +44,9 @@ struct dump_line {
     uint64_t topic_lines;                /* end */
     uint64_t finished_lines;             /* end */
     bool is_finished;                    /* head: with finished jobs; cursor: of finished jobs */
-    char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, cursor */
-    struct slice settings;               /* topic: a JSON object */
+    char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, group, cursor */
+    char group[JOB_GROUP_BYTES_MAX + 1]; /* group */
+    struct slice settings;               /* topic, group: a JSON object */
     bool paused;                         /* topic */
     int64_t paused_until_ms;             /* topic: 0: paused until resumed */
     char cursor[DUMP_CURSOR_BYTES_MAX];
@@ -75,6 +78,9 @@ void dump_write_finished_begin(struct buffer *out, const char *topic);
  * dump_write_page takes a list with bodies in base64 and writes its jobs, and a cursor if more
  * follow (else `cursor` is empty). Return false if the answer has another form. */
 bool dump_write_topic(struct buffer *out, struct slice answer);
+/* The same for the groups of a list that have settings. `cursor` is that of the next page, or empty. */
+bool dump_write_groups(struct buffer *out, const char *topic, struct slice answer,
+                       char cursor[DUMP_CURSOR_BYTES_MAX]);
 bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
                      uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX]);
 /* The same for a list of finished jobs, which are written as they are. */

@@ -140,6 +140,8 @@ static bool read_line(struct export_reading *reading, struct slice text, off_t a
         state->cursor[0] = '\0';
         reading->marks.count = 0;
         return add_mark(reading, at);
+    case DUMP_GROUP: /* before the line of its topic, so an interrupted export writes it again */
+        return true;
     case DUMP_CURSOR:
         if (line.is_finished && !state->is_finished_part)
             reading->marks.count = 0;
@@ -293,7 +295,7 @@ static uint64_t jobs_of(const json_t *topic, bool with_finished)
     uint64_t sum = 0;
     json_object_foreach(counts, state, count)
     {
-        if (with_finished || strcmp(state, "finished") != 0)
+        if (strcmp(state, "held") != 0 && (with_finished || strcmp(state, "finished") != 0))
             sum += (uint64_t)json_integer_value(count);
     }
     return sum;
@@ -354,14 +356,19 @@ static struct buffer *begin_topic(struct export *export, const char *name)
 /*
  * Fetches an answer without parsing it: lines are copied from it. Returns AWAY only when writing to
  * a file: standard output cannot be rewound, and jobs after a cursor may have moved meanwhile.
+ * `is_unsupported`: set if the store of the server lacks the call; NULL: that is an error.
  */
-static int fetch_answer(struct export *export)
+static int fetch_answer(struct export *export, bool *is_unsupported)
 {
     struct client *client = &export->client;
+    long status = 0;
     client->wants_raw = true;
     if (!client_prepare(client, "GET", NULL, 0))
         return CLI_USAGE;
     CURLcode code = curl_easy_perform(client->curl);
+    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (is_unsupported && (*is_unsupported = code == CURLE_OK && status == 501))
+        return CLI_OK;
     if (export->file.path && retry_helps(client, code) &&
         retry_wait(&export->retry, "the server", 0))
         return AWAY;
@@ -369,10 +376,32 @@ static int fetch_answer(struct export *export)
     return client_finish(client, code);
 }
 
+/* Writes the settings of the groups of a topic. A store without groups has none. */
+static int export_groups(struct export *export, const char *name)
+{
+    char cursor[DUMP_CURSOR_BYTES_MAX] = "";
+    bool is_unsupported = false;
+    do {
+        struct buffer *target = begin_topic(export, name);
+        cli_url_add_segment(target, "groups");
+        cli_url_add_query_number(target, "limit", PAGE_JOBS);
+        cli_url_add_query(target, "cursor", cursor[0] ? cursor : NULL);
+        int exit_code = fetch_answer(export, &is_unsupported);
+        if (exit_code != CLI_OK || is_unsupported)
+            return exit_code;
+        if (!dump_write_groups(&export->lines, name, buffer_slice(&export->client.answer), cursor))
+            return not_ours(export);
+    } while (cursor[0]);
+    return CLI_OK;
+}
+
 static int export_topic_line(struct export *export, const char *name)
 {
+    int exit_code = export_groups(export, name);
+    if (exit_code != CLI_OK)
+        return exit_code;
     begin_topic(export, name);
-    int exit_code = fetch_answer(export);
+    exit_code = fetch_answer(export, NULL);
     if (exit_code != CLI_OK)
         return exit_code;
     if (!dump_write_topic(&export->lines, buffer_slice(&export->client.answer)))
@@ -391,7 +420,7 @@ static int export_page(struct export *export, const char *name)
     cli_url_add_query_number(target, "limit", PAGE_JOBS);
     cli_url_add_query(target, "state", state->is_finished_part ? "finished" : NULL);
     cli_url_add_query(target, "cursor", state->cursor[0] ? state->cursor : NULL);
-    int exit_code = fetch_answer(export);
+    int exit_code = fetch_answer(export, NULL);
     if (exit_code != CLI_OK)
         return exit_code;
     struct slice answer = buffer_slice(&export->client.answer);

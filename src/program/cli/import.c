@@ -454,18 +454,35 @@ static int put_topic(struct import *import, const struct dump_line *line)
     return retry_call(&import->retry, client, "POST", NULL);
 }
 
-static void import_topic(struct import *import, struct slice text, const struct dump_line *line)
+/* Replaces the settings of a group. */
+static int put_group(struct import *import, const struct dump_line *line)
+{
+    struct client *client = &import->client;
+    struct buffer *target = client_begin(client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, line->topic);
+    cli_url_add_segment(target, "groups");
+    cli_url_add_segment(target, line->group);
+    client_add_header(client, "Content-Type: application/json");
+    return retry_call(&import->retry, client, "PUT", &line->settings);
+}
+
+/* Imports the settings of a topic or of a group. Those that the store of the server lacks (501) are rejected like others. */
+static void import_settings(struct import *import, struct slice text, const struct dump_line *line)
 {
     struct import_batches *batches = &import->batches;
+    bool is_group = line->kind == DUMP_GROUP;
     progress_clear();
-    int exit_code = put_topic(import, line);
+    int exit_code = is_group ? put_group(import, line) : put_topic(import, line);
     if (exit_code == CLI_OK) {
-        import->topics++;
-    } else if (exit_code == CLI_UNREACHABLE || import->client.status >= 500) {
+        import->topics += !is_group;
+    } else if (exit_code == CLI_UNREACHABLE ||
+               (import->client.status >= 500 && import->client.status != 501)) {
         batches->exit_code = exit_code;
         import->lines--; /* not done */
     } else {
-        import_refuse(batches, text, import->lines, "the topic cannot be set", NULL);
+        import_refuse(batches, text, import->lines,
+                      is_group ? "the group cannot be set" : "the topic cannot be set", NULL);
     }
 }
 
@@ -593,8 +610,8 @@ static void import_line(struct import *import, struct slice text)
     if (line.kind == DUMP_MALFORMED)
         import_refuse(&import->batches, text, import->lines, "bad_json",
                       "the line is not a JSON object");
-    else if (line.kind == DUMP_TOPIC)
-        import_topic(import, text, &line);
+    else if (line.kind == DUMP_TOPIC || line.kind == DUMP_GROUP)
+        import_settings(import, text, &line);
     else if (line.kind == DUMP_FINISHED)
         import_finished(import, text);
     else if (line.kind == DUMP_JOB)

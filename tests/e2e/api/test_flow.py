@@ -355,6 +355,11 @@ def test_export_and_import_carry_groups_and_limits(server, start_server):
     given = {"limit": 9, "rate": "10/s", "group_limit": 2}
     client.good("PUT", "/v1/topics/moved", json.dumps(given).encode())
     client.good("PUT", "/v1/topics/moved/jobs/1?delay=1h&group=shop-7")
+    client.good("PUT", "/v1/topics/moved/groups/shop-7", json.dumps({"weight": 3, "rate": "50/s", "burst": 2}).encode())
+    client.good("PUT", "/v1/topics/moved/groups/%22%5C%2F", json.dumps({"limit": 7}).encode())  # "\\/ in JSON, in a path and in a cursor
+    client.good("POST", "/v1/topics/moved/groups/paused/pause?for=1h")
+    settings = {group["group"]: group["settings"] for group in groups(client, "moved") if group["settings"]}
+    assert set(settings) == {"shop-7", '"\\/', "paused"}
     exported = server.cli("export", "--topic", "moved")
     assert exported.returncode == 0, exported.stderr
     other = start_server()
@@ -363,3 +368,9 @@ def test_export_and_import_carry_groups_and_limits(server, start_server):
     shown = other.client().topic("moved")["settings"]
     assert {name: shown.get(name) for name in given} == given
     assert other.client().good("GET", "/v1/topics/moved/jobs/1")["group"] == "shop-7"
+    client.good("DELETE", "/v1/topics/moved")
+    assert server.cli("import", "-", input=other.cli("export", "--topic", "moved").stdout).returncode == 0
+    for one in (other.client(), client):
+        assert {group["group"]: group["settings"] for group in groups(one, "moved") if group["settings"]} == settings
+    again = server.cli("export", "--topic", "moved").stdout.splitlines()
+    assert sorted(again)[1:] == sorted(exported.stdout.splitlines())[1:], "apart from the time in the head"
