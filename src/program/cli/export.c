@@ -376,7 +376,7 @@ static int fetch_answer(struct export *export, bool *is_unsupported)
     return client_finish(client, code);
 }
 
-/* Writes the settings of the groups of a topic. A store without groups has none. */
+/* Writes the settings of the groups of a topic, if the store has groups. */
 static int export_groups(struct export *export, const char *name)
 {
     char cursor[DUMP_CURSOR_BYTES_MAX] = "";
