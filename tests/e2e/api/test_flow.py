@@ -6,13 +6,14 @@ import json
 import time
 
 import pytest
+from mariadb import MariadbServer
 from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import Server
 from sql_serving import tarry
 
 
-STORES = {"embedded": contextlib.nullcontext, "sharded": contextlib.nullcontext, "redis": RedisServer, "postgres": PostgresServer}
+STORES = {"embedded": contextlib.nullcontext, "sharded": contextlib.nullcontext, "redis": RedisServer, "postgres": PostgresServer, "mariadb": MariadbServer}
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -20,7 +21,7 @@ def server(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("flow")
     with STORES[request.param]() as store:
         flags = ["--store", store.url] if store else ["--shards", "2"] if request.param == "sharded" else []
-        if request.param == "postgres":
+        if request.param in ("postgres", "mariadb"):
             assert tarry("sql", "migrate", store.url).returncode == 0
         server = Server(directory, flags).start()
         yield server
@@ -157,9 +158,11 @@ def test_held_jobs_are_counted_by_what_holds_them(server):
     client.good("DELETE", f"/v1/topics/{topic}/groups/held")
     client.good("DELETE", f"/v1/topics/{topic}/groups/limited")
     assert "held_by" not in client.topic(topic)
-    for job in jobs + take(client, topic, 20):
-        client.call("POST", f"/v1/ack?lease={job['lease']}")
-    assert metrics_of(server, topic) == {} and "groups" not in client.topic(topic)
+    while jobs:  # a take may return fewer jobs than are ready
+        for job in jobs:
+            client.call("POST", f"/v1/ack?lease={job['lease']}")
+        jobs = take(client, topic, 20, "3s")
+    assert metrics_of(server, topic) == {}, groups(client, topic)
 
 
 def raise_the_rate_of_the_topic(client, topic):
@@ -201,8 +204,6 @@ RAISES = [("rate=2/h", "", raise_the_rate_of_the_topic), ("group_rate=2/h", "", 
 def test_a_raised_rate_wakes_a_waiting_take(server, slow, own, change):
     """The next delivery does not wait for the end of an interval of the old rate, here half an hour."""
     client, topic = server.client(), change.__name__
-    if client.good("GET", "/v1/info")["store"] == "postgres":
-        pytest.skip("the next delivery waits for the end of the interval of the old rate (docs/flow.md)")
     client.good("PUT", f"/v1/topics/{topic}?{slow}")
     if own:
         client.good("PUT", f"/v1/topics/{topic}/groups/a?{own}")

@@ -471,9 +471,11 @@ static void append_pause(struct mysql_link *link, struct sql_call *call,
     if (is_pause || !topic->flow)
         return;
     /* a resume ends a hold of the topic */
-    buffer_append_format(mysql_statement(link, NULL),
-                         "DELETE FROM tarry.grp_note WHERE topic=%u AND grp=1 AND held IS NOT NULL",
-                         topic->number);
+    buffer_append_format(
+        mysql_statement(link, NULL),
+        "UPDATE tarry.grp_note SET held=NULL WHERE topic=%u AND grp=1 AND held IS NOT "
+        "NULL",
+        topic->number);
     buffer_append_format(mysql_statement(link, NULL),
                          "UPDATE tarry.grp SET held_until=0 WHERE topic=%u AND grp=1",
                          topic->number);
@@ -731,8 +733,6 @@ static void append_group(struct mysql_link *link, struct sql_call *call)
     }
     if (group->verb != QUEUE_GROUP_GET)
         append_group_put(link, call, topic->number);
-    if (group->verb == QUEUE_GROUP_DELETE)
-        return;
     struct buffer *out = procedure_of(link, call, read_groups);
     buffer_append_format(out, "CALL tarry.server_groups(%u,", topic->number);
     mysql_quote(out, group->group);

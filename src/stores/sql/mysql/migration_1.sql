@@ -417,7 +417,8 @@ BEGIN
   END IF;
   IF v_groups < 10000 THEN
     IF NOT p_is_set THEN
-      DELETE n FROM tarry.grp k JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp AND n.held IS NOT NULL WHERE k.topic = p_topic AND k.name = p_name;
+      UPDATE tarry.grp k JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp AND n.held IS NOT NULL SET n.held = NULL /* a note of a return also frees its slot */
+        WHERE k.topic = p_topic AND k.name = p_name;
       UPDATE tarry.grp SET held_until = 0 WHERE topic = p_topic AND name = p_name;
     END IF;
     UPDATE tarry.grp SET is_set = p_is_set, own_weight = p_weight, weight = GREATEST(1, p_weight), lim = p_lim, rate_count = p_rate_count, rate_unit = p_rate_unit,
