@@ -38,8 +38,8 @@ static bool read_text(struct json_value value, char *into, size_t room)
 /* ---- reading ---- */
 
 struct members {
-    struct json_value head, end, topic, id, group, group_settings, settings, paused, paused_until, cursor, topics, jobs,
-        finished, state, outcome, finished_at, at, on_conflict;
+    struct json_value head, end, topic, id, group, group_settings, settings, paused, paused_until,
+        cursor, topics, jobs, finished, state, outcome, finished_at, at, on_conflict;
 };
 
 static void read_members(struct json_value object, struct members *out)
@@ -111,8 +111,7 @@ void dump_read(struct slice text, struct dump_line *out)
         finished > 0)
         out->finished_lines = (uint64_t)finished;
     out->is_finished = members.finished.kind == JSON_TRUE || is_finished(&members);
-    out->settings =
-        out->kind == DUMP_GROUP ? members.group_settings.raw : members.settings.raw;
+    out->settings = out->kind == DUMP_GROUP ? members.group_settings.raw : members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
     if (members.paused_until.kind == JSON_NUMBER &&
         !json_number_i64(members.paused_until.raw, &out->paused_until_ms))
