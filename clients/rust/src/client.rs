@@ -368,7 +368,7 @@ pub struct Jobs {
     path: String,
     query: Query,
     page: VecDeque<Job>,
-    cursor: Option<Option<String>>, // of the next page; None: there is none
+    cursor: Option<Option<String>>, // of the next page; None: this is the last one
 }
 
 impl Jobs {

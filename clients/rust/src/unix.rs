@@ -85,7 +85,7 @@ impl Transport for UnixTransport {
         }
     }
 
-    /// Whether the server has neither closed the connection nor sent what nobody requested.
+    /// Whether the server has neither closed the connection nor sent bytes without a request.
     fn is_open(&mut self) -> bool {
         let mut stream = &self.stream.0;
         let is_quiet = stream.set_nonblocking(true).is_ok() && matches!(stream.read(&mut [0]), Err(fault) if fault.kind() == ErrorKind::WouldBlock);

@@ -53,7 +53,7 @@ struct ends_wait *ends_wait_push(struct ends *ends, const struct ends_order *ord
                                  const struct queue_reply_to **ended);
 void ends_pushed(struct ends_wait *wait, bool awaits);
 /* Instead of ends_pushed if the push had happened before (queue_push_is_known): waits for the job of its id, as ends_wait
- * does. The status EXISTED then means that there is no such job any more. */
+ * does. The status EXISTED then means that the job no longer exists. */
 void ends_pushed_before(struct ends_wait *wait);
 
 /* Ends a wait now, as at its timeout. */

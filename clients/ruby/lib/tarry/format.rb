@@ -61,7 +61,7 @@ module Tarry
       [bytes].pack("m0")
     end
 
-    # Reads base64; nil if it is none.
+    # Returns the bytes of base64 text; nil if the text is not base64.
     def bytes_of(text)
       text.unpack1("m0")
     rescue ArgumentError
