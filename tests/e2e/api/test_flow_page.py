@@ -33,13 +33,13 @@ def test_the_commands_of_the_page_run(server):
             client.push("mail", "17", group="shop-9")
             client.good("POST", "/v1/topics/mail/groups/shop-9/pause")
         printed[number] = (command, run(server, command, **environment))
-    said = lambda words: next(text for command, text in printed.values() if words in command)  # noqa: E731
-    assert "shop-7" in said("tarry groups mail ") and len([line for line in said("--group noisy").splitlines() if line.endswith((" just one", " 1"))]) == 2
+    output_of = lambda words: next(text for command, text in printed.values() if words in command)  # noqa: E731
+    assert "shop-7" in output_of("tarry groups mail ") and len([line for line in output_of("--group noisy").splitlines() if line.endswith((" just one", " 1"))]) == 2
     assert client.topic("calls")["settings"]["rate"] == "10/s" and client.topic("orders")["settings"]["group_limit"] == 1
     [rejected] = [group for group in client.good("GET", "/v1/topics/calls/groups")["groups"] if group["group"] == "CUSTOMER"]
     assert rejected["held_by"] == "hold"
     assert client.good("POST", "/v1/topics/orders/take?max=5&wait=10s")["jobs"][0]["group"] == "customer-42"
     assert client.take("orders", wait="100ms") == [], "one at a time"
-    assert "group_paused" in said("tarry get mail 17") and '"held_by":"group_paused"' in said("tarry get mail 17").replace(" ", "")
+    assert "group_paused" in output_of("tarry get mail 17") and '"held_by":"group_paused"' in output_of("tarry get mail 17").replace(" ", "")
     assert client.call("GET", "/v1/topics/mail/groups/shop-8").status == 404
     assert len(printed) >= 8

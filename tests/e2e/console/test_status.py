@@ -160,7 +160,7 @@ def test_a_forgotten_group_is_reported(house):
     house.clock.sleep(3500)
     house.client.push("groups", "c", group="shop-8")
     house.client.take("groups", lease_for="12h")
-    assert house.problem("held", "groups") is None, "somebody paused it just now"
+    assert house.problem("held", "groups") is None, "it was paused just now"
     house.clock.sleep(200)
     house.client.take("groups", lease_for="12h")
     problem = house.problem("held", "groups")
@@ -175,7 +175,7 @@ def test_a_forgotten_pause_is_reported(house):
     house.client.good("POST", "/v1/topics/paused/pause")
     house.status()
     house.clock.sleep(3500)
-    assert house.problem("stuck", "paused") is None, "somebody paused it just now"
+    assert house.problem("stuck", "paused") is None, "it was paused just now"
     house.clock.sleep(200)
     problem = house.problem("stuck", "paused")
     assert problem["severity"] == "warning" and problem["sentence"] == "'paused' has ready jobs and has been paused for 62 min"
