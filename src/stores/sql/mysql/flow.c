@@ -911,8 +911,8 @@ void mysql_append_flow_find(struct mysql_link *link)
     link->flow.is_chosen = is_done;
 }
 
-size_t mysql_flow_turn(const struct mysql_link *link, const struct mysql_topic *topic,
-                       uint64_t sequence)
+size_t mysql_flow_position(const struct mysql_link *link, const struct mysql_topic *topic,
+                           uint64_t sequence)
 {
     for (size_t i = 0; i < link->flow.choices.count; i++)
         if (link->flow.choices.at[i].place.topic == topic->number &&
@@ -937,12 +937,12 @@ void mysql_flow_lease(struct mysql_link *link, const struct mysql_taken *taken)
         return;
     }
     struct mysql_group *gate = group_find(link, topic, MYSQL_GROUP_TOPIC);
-    size_t turn = mysql_flow_turn(link, topic, taken->job.job.sequence);
+    size_t position = mysql_flow_position(link, topic, taken->job.job.sequence);
     if (gate)
         gate->given++;
-    if (!turn)
+    if (!position)
         return;
-    const struct mysql_choice *choice = &link->flow.choices.at[turn - 1];
+    const struct mysql_choice *choice = &link->flow.choices.at[position - 1];
     choice->group->given++;
     if (gate && choice->pass > gate->pass)
         gate->pass = choice->pass;

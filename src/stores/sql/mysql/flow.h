@@ -120,8 +120,8 @@ void mysql_append_flow_read(struct mysql_link *link);
 void mysql_append_flow_lock(struct mysql_link *link);
 void mysql_append_flow_find(struct mysql_link *link);
 /* Returns the place in the order of its topic of a job that was found; 0: it was not chosen. */
-size_t mysql_flow_turn(const struct mysql_link *link, const struct mysql_topic *topic,
-                       uint64_t sequence);
+size_t mysql_flow_position(const struct mysql_link *link, const struct mysql_topic *topic,
+                           uint64_t sequence);
 /* Counts a job that a take leases. `is_named`: by its id, without regard to limits. */
 void mysql_flow_lease(struct mysql_link *link, const struct mysql_taken *taken);
 /* Appends the new rows of groups and topics. */

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   keep_body TINYINT NOT NULL DEFAULT 0, has_kept TINYINT NOT NULL DEFAULT 0, -- a push has set keep_finished of its job
   backoff_steps VARBINARY(176), -- of a list (kind 4): milliseconds, with commas
   extension MEDIUMBLOB,
-  -- 0: takes need no look at tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold,
+  -- 0: takes do not read tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold,
   -- 8 groups have limits of their own, 16 groups have a limit of jobs
   flow INT NOT NULL DEFAULT 0,
   flow_begun BIGINT NOT NULL DEFAULT 0, flow_fill BIGINT, -- when its jobs became those of groups, and when the upkeep repeats that for late transactions
@@ -364,7 +364,7 @@ BEGIN
   END IF;
 END//
 
--- Sets what takes must look at, after a change of the settings of a topic.
+-- Sets what takes must check, after a change of the settings of a topic.
 DROP PROCEDURE IF EXISTS tarry.server_flow_set//
 CREATE PROCEDURE tarry.server_flow_set(IN p_topic INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER

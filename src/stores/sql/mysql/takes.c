@@ -56,7 +56,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         taken.body_bytes = mysql_body_bytes(row + COLUMNS);
         taken.group = mysql_number(row[GROUP]);
         if (topic->flow & MYSQL_FLOW_GROUPS && !step->call)
-            taken.turn = mysql_flow_turn(link, topic, taken.job.job.sequence);
+            taken.position = mysql_flow_position(link, topic, taken.job.job.sequence);
         if (mysql_number(row[BY_SQL]) != 0)
             link->context->by_sql = true;
         if (!mysql_taken_list_add(&link->takes.list, taken))
@@ -231,10 +231,10 @@ static int rank_compare(const void *a, const void *b)
     const struct mysql_taken *taken = *(struct mysql_taken *const *)a;
     const struct mysql_taken *other = *(struct mysql_taken *const *)b;
     const struct job *x = &taken->job.job, *y = &other->job.job;
-    if (x->priority == y->priority && (taken->turn || other->turn)) {
-        if (!taken->turn != !other->turn) /* topics with groups come first */
-            return taken->turn ? -1 : 1;
-        return taken->turn < other->turn ? -1 : 1;
+    if (x->priority == y->priority && (taken->position || other->position)) {
+        if (!taken->position != !other->position) /* topics with groups come first */
+            return taken->position ? -1 : 1;
+        return taken->position < other->position ? -1 : 1;
     }
     const struct queue_rank ranks[] = {{x->priority, x->due_ms, x->sequence},
                                        {y->priority, y->due_ms, y->sequence}};
@@ -390,12 +390,12 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
     return true;
 }
 
-/* Sorts the jobs of topics with groups by their turn. The others stay where they are. */
-static int turn_compare(const void *a, const void *b)
+/* Sorts the jobs of topics with groups by their position. The others keep their places. */
+static int position_compare(const void *a, const void *b)
 {
     const struct mysql_taken *x = a, *y = b;
-    if (x->turn != y->turn)
-        return x->turn < y->turn ? -1 : 1;
+    if (x->position != y->position)
+        return x->position < y->position ? -1 : 1;
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
@@ -408,7 +408,7 @@ bool mysql_share_takes(struct mysql_link *link)
         link->takes.list.at[i].rank = i;
     if (mysql_flow_takes(link) && link->takes.list.count)
         qsort(link->takes.list.at, link->takes.list.count, sizeof *link->takes.list.at,
-              turn_compare);
+              position_compare);
     if (has_named(link))
         drop_named_twice(link);
     EACH_CALL(link, call)
