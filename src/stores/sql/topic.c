@@ -251,3 +251,24 @@ void sql_topic_figures_fill(const struct sql_topic_figures *figures, struct queu
         out->counts.held += out->held_by[i];
     }
 }
+
+struct queue_group sql_group_of(struct slice name, const int64_t numbers[SQL_GROUP_FIGURES])
+{
+    return (struct queue_group){
+        .name = name,
+        .has_settings = numbers[SQL_GROUP_IS_SET] != 0,
+        .settings = {.weight = (uint32_t)numbers[SQL_GROUP_WEIGHT],
+                     .limits = {.limit = (uint32_t)numbers[SQL_GROUP_LIMIT],
+                                .rate = {(uint32_t)numbers[SQL_GROUP_RATE_COUNT],
+                                         (enum frequency_unit)numbers[SQL_GROUP_RATE_UNIT]},
+                                .burst = (uint32_t)numbers[SQL_GROUP_BURST]},
+                     .max_jobs = (uint64_t)numbers[SQL_GROUP_JOBS_MAX],
+                     .paused = numbers[SQL_GROUP_PAUSED] != 0,
+                     .paused_until_ms = numbers[SQL_GROUP_PAUSED_UNTIL]},
+        .ready = (uint64_t)numbers[SQL_GROUP_READY],
+        .leased = (uint64_t)numbers[SQL_GROUP_LEASED],
+        .held_by = (enum flow_held)numbers[SQL_GROUP_HELD_BY],
+        .held_until_ms = numbers[SQL_GROUP_HELD_UNTIL],
+        .oldest_ready_due_ms = numbers[SQL_GROUP_OLDEST],
+    };
+}

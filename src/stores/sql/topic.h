@@ -153,4 +153,27 @@ void sql_steps_read(struct slice steps, struct backoff *out);
 /* Converts the figures. Texts still point into the row. */
 void sql_topic_figures_fill(const struct sql_topic_figures *figures, struct queue_topic *out);
 
+/* The columns of a group, in the same order for every dialect. */
+enum sql_group_figure {
+    SQL_GROUP_NAME, /* text */
+    SQL_GROUP_IS_SET,
+    SQL_GROUP_WEIGHT,
+    SQL_GROUP_LIMIT,
+    SQL_GROUP_RATE_COUNT,
+    SQL_GROUP_RATE_UNIT,
+    SQL_GROUP_BURST,
+    SQL_GROUP_JOBS_MAX,
+    SQL_GROUP_PAUSED,
+    SQL_GROUP_PAUSED_UNTIL,
+    SQL_GROUP_READY,
+    SQL_GROUP_LEASED,
+    SQL_GROUP_HELD_BY,
+    SQL_GROUP_HELD_UNTIL,
+    SQL_GROUP_OLDEST,
+    SQL_GROUP_FIGURES
+};
+
+/* Converts the columns of a group; that of the name is not read from `numbers`. The name still points into the row. */
+struct queue_group sql_group_of(struct slice name, const int64_t numbers[SQL_GROUP_FIGURES]);
+
 #endif

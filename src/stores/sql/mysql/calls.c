@@ -625,44 +625,12 @@ static void append_finds(struct mysql_link *link, struct sql_call *call)
 
 /* ---- groups ---- */
 
-/* Columns of tarry.server_groups. */
-enum {
-    GROUP_NAME,
-    GROUP_IS_SET,
-    GROUP_WEIGHT,
-    GROUP_LIMIT,
-    GROUP_RATE_COUNT,
-    GROUP_RATE_UNIT,
-    GROUP_BURST,
-    GROUP_JOBS_MAX,
-    GROUP_PAUSED,
-    GROUP_PAUSED_UNTIL,
-    GROUP_READY,
-    GROUP_LEASED,
-    GROUP_HELD_BY,
-    GROUP_HELD_UNTIL,
-    GROUP_OLDEST
-};
-
 static struct queue_group group_of(MYSQL_ROW row, const unsigned long *lengths)
 {
-    return (struct queue_group){
-        .name = text_of(row, lengths, GROUP_NAME),
-        .has_settings = mysql_number(row[GROUP_IS_SET]) != 0,
-        .settings = {.weight = (uint32_t)mysql_number(row[GROUP_WEIGHT]),
-                     .limits = {.limit = (uint32_t)mysql_number(row[GROUP_LIMIT]),
-                                .rate = {(uint32_t)mysql_number(row[GROUP_RATE_COUNT]),
-                                         (enum frequency_unit)mysql_number(row[GROUP_RATE_UNIT])},
-                                .burst = (uint32_t)mysql_number(row[GROUP_BURST])},
-                     .max_jobs = (uint64_t)mysql_number(row[GROUP_JOBS_MAX]),
-                     .paused = mysql_number(row[GROUP_PAUSED]) != 0,
-                     .paused_until_ms = mysql_number(row[GROUP_PAUSED_UNTIL])},
-        .ready = (uint64_t)mysql_number(row[GROUP_READY]),
-        .leased = (uint64_t)mysql_number(row[GROUP_LEASED]),
-        .held_by = (enum flow_held)mysql_number(row[GROUP_HELD_BY]),
-        .held_until_ms = mysql_number(row[GROUP_HELD_UNTIL]),
-        .oldest_ready_due_ms = mysql_number(row[GROUP_OLDEST]),
-    };
+    int64_t numbers[SQL_GROUP_FIGURES] = {0};
+    for (int i = SQL_GROUP_NAME + 1; i < SQL_GROUP_FIGURES; i++)
+        numbers[i] = mysql_number(row[i]);
+    return sql_group_of(text_of(row, lengths, SQL_GROUP_NAME), numbers);
 }
 
 static bool read_groups(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)

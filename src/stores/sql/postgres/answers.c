@@ -574,46 +574,12 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
     return true;
 }
 
-/* Columns of tarry._groups. */
-enum {
-    GROUP_NAME,
-    GROUP_IS_SET,
-    GROUP_WEIGHT,
-    GROUP_LIMIT,
-    GROUP_RATE_COUNT,
-    GROUP_RATE_UNIT,
-    GROUP_BURST,
-    GROUP_JOBS_MAX,
-    GROUP_PAUSED,
-    GROUP_PAUSED_UNTIL,
-    GROUP_READY,
-    GROUP_LEASED,
-    GROUP_HELD_BY,
-    GROUP_HELD_UNTIL,
-    GROUP_OLDEST
-};
-
 static struct queue_group group_of(const PGresult *result, int row)
 {
-    return (struct queue_group){
-        .name = row_text(result, row, GROUP_NAME),
-        .has_settings = row_flag(result, row, GROUP_IS_SET),
-        .settings = {.weight = (uint32_t)postgres_row_number(result, row, GROUP_WEIGHT),
-                     .limits = {.limit = (uint32_t)postgres_row_number(result, row, GROUP_LIMIT),
-                                .rate = {(uint32_t)postgres_row_number(result, row,
-                                                                       GROUP_RATE_COUNT),
-                                         (enum frequency_unit)postgres_row_number(result, row,
-                                                                                  GROUP_RATE_UNIT)},
-                                .burst = (uint32_t)postgres_row_number(result, row, GROUP_BURST)},
-                     .max_jobs = (uint64_t)postgres_row_number(result, row, GROUP_JOBS_MAX),
-                     .paused = row_flag(result, row, GROUP_PAUSED),
-                     .paused_until_ms = postgres_row_number(result, row, GROUP_PAUSED_UNTIL)},
-        .ready = (uint64_t)postgres_row_number(result, row, GROUP_READY),
-        .leased = (uint64_t)postgres_row_number(result, row, GROUP_LEASED),
-        .held_by = (enum flow_held)postgres_row_number(result, row, GROUP_HELD_BY),
-        .held_until_ms = postgres_row_number(result, row, GROUP_HELD_UNTIL),
-        .oldest_ready_due_ms = postgres_row_number(result, row, GROUP_OLDEST),
-    };
+    int64_t numbers[SQL_GROUP_FIGURES] = {0};
+    for (int i = SQL_GROUP_NAME + 1; i < SQL_GROUP_FIGURES; i++)
+        numbers[i] = postgres_row_number(result, row, i);
+    return sql_group_of(row_text(result, row, SQL_GROUP_NAME), numbers);
 }
 
 static bool read_groups(struct sql_call *call, const PGresult *result)
@@ -621,7 +587,7 @@ static bool read_groups(struct sql_call *call, const PGresult *result)
     const struct command *command = call->command;
     size_t count = (size_t)libpq.PQntuples(result);
     size_t limit = command->kind == COMMAND_GROUPS ? command->groups.limit : 1;
-    bool is_known = !count || !row_is_null(result, 0, GROUP_NAME);
+    bool is_known = !count || !row_is_null(result, 0, SQL_GROUP_NAME);
     call->groups = calloc(count ? count : 1, sizeof *call->groups);
     if (!call->groups)
         return false;
