@@ -278,3 +278,12 @@ def test_a_job_that_runs_early_joins_its_group(shard):
     shard.push("t", job("a", group="g", delay=5000), job("b", group="g", delay=5000))
     shard.change("t", (RUN, "a"), (RUN, "b"))
     assert [found.id for found in shard.take("t")] == [b"a"]
+
+
+def test_a_limit_that_is_reached_with_the_last_ready_job_leaves_no_empty_line(shard):
+    shard.topic(TOPIC_PUT, "t", settings(flow=flow(group_limit=16)), 1)  # 2 for each of the 8 shards
+    shard.push("t", *[job(f"{group}{number}", group=group, priority=0) for group in "ab" for number in range(2)])
+    assert len(shard.take("t", 10)) == 4
+    shard.must_be_sound()
+    shard.push("t", job("c", group="c", priority=100))
+    assert [found.id for found in shard.take("t", 10)] == [b"c"]

@@ -351,6 +351,7 @@ local function lines_cut(priority, served)
             emptied[#emptied + 1], lanes[#lanes + 1] = g.key, flow.lane(priority, g.name)
         elseif g.out > 0 then
             call('ZREMRANGEBYRANK', g.key, '0', text_of(g.out - 1))
+            if not is_known then ready_is_empty(t, flow.lane(priority, g.name)) end -- it may have been the last job that was read
         end
         local head = false
         if is_last then head = nil elseif is_known then head = flow.head(g.line[g.at], tonumber(g.line[g.at + 1])) end
