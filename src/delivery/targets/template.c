@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum piece_kind { PIECE_TEXT = 1, PIECE_TOPIC, PIECE_ID, PIECE_META, PIECE_FAULT };
+enum piece_kind { PIECE_TEXT = 1, PIECE_TOPIC, PIECE_ID, PIECE_GROUP, PIECE_META, PIECE_FAULT };
 
 struct piece {
     enum piece_kind kind;
@@ -48,6 +48,8 @@ static struct piece take_field(struct slice *rest)
         return (struct piece){PIECE_TOPIC, name};
     if (slice_is(name, "id"))
         return (struct piece){PIECE_ID, name};
+    if (slice_is(name, "group"))
+        return (struct piece){PIECE_GROUP, name};
     if (name.len > prefix && memcmp(name.at, META_PREFIX, prefix) == 0) {
         name = slice_make(name.at + prefix, name.len - prefix);
         if (is_meta_name(name))
@@ -86,8 +88,8 @@ bool template_check(struct slice text, char *error)
         if (piece.kind != PIECE_FAULT)
             continue;
         (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "bad field '%.*s' at byte %zu, use {topic}, {id} or {meta.NAME}; write "
-                       "braces as {{ and }}",
+                       "bad field '%.*s' at byte %zu, use {topic}, {id}, {group} or {meta.NAME}; "
+                       "write braces as {{ and }}",
                        (int)(piece.text.len < 40 ? piece.text.len : 40), piece.text.at, at);
         return false;
     }
@@ -108,6 +110,7 @@ static void append_piece(const struct piece *piece, const struct job *job,
     bool is_brace = piece->kind == PIECE_TEXT && (*piece->text.at == '{' || *piece->text.at == '}');
     struct slice text = piece->kind == PIECE_TOPIC  ? job->topic
                         : piece->kind == PIECE_ID   ? job->id
+                        : piece->kind == PIECE_GROUP ? job->group
                         : piece->kind == PIECE_META ? job_meta_find(job->meta, piece->text)
                                                     : piece->text;
     if (escape == TEMPLATE_URL && (piece->kind != PIECE_TEXT || is_brace))

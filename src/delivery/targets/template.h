@@ -1,5 +1,5 @@
 /*
- * template: a text with {topic}, {id} and {meta.NAME}, which are filled in from a job; "{{" and
+ * template: a text with {topic}, {id}, {group} and {meta.NAME}, which are filled in from a job; "{{" and
  * "}}" are literal braces. Pure.
  */
 #ifndef TARRY_TARGETS_TEMPLATE_H
@@ -20,8 +20,8 @@ enum template_escape {
 bool template_check(struct slice text, char *error);
 /* Returns false if filling in does not change the text. */
 bool template_has_fields(struct slice text);
-/* Appends the filled-in text, which must have been checked. A meta that the job does not have is
- * empty. Returns false and appends nothing if the result exceeds `bytes_max` or its path would lead
+/* Appends the filled-in text, which must have been checked. A meta or group that the job does not have
+ * is empty. Returns false and appends nothing if the result exceeds `bytes_max` or its path would lead
  * to a parent directory. */
 bool template_fill(struct slice text, const struct job *job, enum template_escape escape,
                    size_t bytes_max, struct buffer *out);

@@ -177,13 +177,13 @@ def test_a_silent_endpoint_costs_an_attempt_after_the_timeout(server, endpoint):
 
 def test_a_topic_may_add_headers_such_as_those_of_a_cloud_event(server, endpoint):
     client = server.client()
-    headers = {"ce-specversion": "1.0", "ce-id": "{topic}/{id}", "ce-source": "https://shop.example/tarry", "ce-type": "{meta.kind}", "x-empty": "{meta.none}"}
+    headers = {"ce-specversion": "1.0", "ce-id": "{topic}/{id}", "ce-source": "https://shop.example/tarry", "ce-type": "{meta.kind}", "x-empty": "{meta.none}", "x-tenant": "{group}"}
     settle(client, "orders", deliver={"to": endpoint.url, "headers": headers})
-    client.push("orders", "1", b"x", meta={"kind": "order.closed"})
+    client.push("orders", "1", b"x", meta={"kind": "order.closed"}, group="acme")
     eventually(lambda: totals(client, "orders")["acked"] == 1)
     (one,) = endpoint.calls
     assert {name: one.headers[name] for name in headers} == {
-        "ce-specversion": "1.0", "ce-id": "orders/1", "ce-source": "https://shop.example/tarry", "ce-type": "order.closed", "x-empty": ""}
+        "ce-specversion": "1.0", "ce-id": "orders/1", "ce-source": "https://shop.example/tarry", "ce-type": "order.closed", "x-empty": "", "x-tenant": "acme"}
 
 
 # ---- destinations ----

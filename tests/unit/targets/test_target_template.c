@@ -15,6 +15,7 @@ static struct job a_job(void)
 {
     return (struct job){.topic = slice_of("orders.new"),
                         .id = slice_of("A/1?x"),
+                        .group = slice_of("acme/eu"),
                         .meta = slice_make(meta, sizeof meta - 1)};
 }
 
@@ -28,6 +29,7 @@ CLAIM(fields_are_filled_in)
         {"plain", "plain", "plain", "no field"},
         {"{topic}", "orders.new", "orders.new", "a topic"},
         {"{id}", "A/1?x", "A%2F1%3Fx", "an id, which cannot begin a query"},
+        {"{group}", "acme/eu", "acme%2Feu", "a group"},
         {"{meta.kind}", "new", "new", "a meta"},
         {"{meta.none}", "", "", "a meta that is not there"},
         {"{meta.empty}", "", "", "a meta that is empty"},
@@ -78,7 +80,7 @@ CLAIM(faults_are_named_with_their_place)
     static const struct {
         const char *text, *has_text;
     } rows[] = {
-        {"{", "bad field '{' at byte 0, use {topic}, {id} or {meta.NAME}"},
+        {"{", "bad field '{' at byte 0, use {topic}, {id}, {group} or {meta.NAME}"},
         {"a{topic", "bad field '{topic' at byte 1"},
         {"}", "bad field '}' at byte 0"},
         {"a}b", "bad field '}' at byte 1"},
