@@ -108,11 +108,11 @@ static void append_piece(const struct piece *piece, const struct job *job,
                          enum template_escape escape, struct buffer *out)
 {
     bool is_brace = piece->kind == PIECE_TEXT && (*piece->text.at == '{' || *piece->text.at == '}');
-    struct slice text = piece->kind == PIECE_TOPIC  ? job->topic
-                        : piece->kind == PIECE_ID   ? job->id
+    struct slice text = piece->kind == PIECE_TOPIC   ? job->topic
+                        : piece->kind == PIECE_ID    ? job->id
                         : piece->kind == PIECE_GROUP ? job->group
-                        : piece->kind == PIECE_META ? job_meta_find(job->meta, piece->text)
-                                                    : piece->text;
+                        : piece->kind == PIECE_META  ? job_meta_find(job->meta, piece->text)
+                                                     : piece->text;
     if (escape == TEMPLATE_URL && (piece->kind != PIECE_TEXT || is_brace))
         text_percent_encode(text, "", out);
     else
