@@ -131,7 +131,7 @@ pub struct Pushed {
 pub struct Scheduled {
     /// `created`, `replaced`, or `existed` if nothing was changed.
     pub result: String,
-    /// The next fire; `None` if the schedule has ended.
+    /// The next fire; `None` if the schedule does not fire again.
     pub next: Option<SystemTime>,
 }
 

@@ -318,7 +318,7 @@ def test_strict_order_needs_one_shard(server):
         assert reply.status == 501 and "'group_order'" in reply.json()["detail"]
 
 
-def test_a_strict_group_waits_for_its_retry_and_says_so(server):
+def test_a_strict_group_waits_for_its_retry_and_shows_the_reason(server):
     client = server.client()
     if not has_strict_order(client):
         pytest.skip("this store has no strict order")

@@ -76,7 +76,7 @@ def asked_by_keda(trigger, token, server):
         return value_at(json.load(answer), metadata["valueLocation"])
 
 
-def test_keda_asks_tarry_for_the_figures_of_its_formula(server, tmp_path):
+def test_keda_reads_the_figures_of_its_formula_from_tarry(server, tmp_path):
     spec, tokens = scaled_object("keda-metrics-api.yaml"), tmp_path / "tokens"
     command = next(line for line in (KUBERNETES / "keda-metrics-api.yaml").read_text(encoding="utf-8").splitlines() if "tarry token new" in line)
     scope = re.search(r"token new keda (--scope \S+ --topics \S+)", command)[1].split()

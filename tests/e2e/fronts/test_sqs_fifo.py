@@ -66,7 +66,7 @@ def test_a_message_whose_visibility_ends_comes_again_before_the_next(start):
     assert [job.get("held_by") for job in jobs] == [None]
 
 
-def test_the_fifo_dead_letter_queue_gets_the_message_and_the_group_goes_on(start):
+def test_the_fifo_dead_letter_queue_gets_the_message_and_the_group_continues(start):
     _, sqs = start()
     dead = made(sqs, "dead.fifo")
     plain = sqs.create_queue(QueueName="plain")["QueueUrl"]

@@ -420,14 +420,9 @@ void mysql_append_flow_rows(struct mysql_link *link)
 
 /* ---- takes: reading ---- */
 
-static bool is_paused(const struct mysql_link *link, const struct mysql_topic *topic)
-{
-    return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
-}
-
 static bool takes_from(const struct mysql_link *link, const struct mysql_topic *topic)
 {
-    return topic->flow && topic->number && topic->take_max && !is_paused(link, topic);
+    return topic->flow && topic->number && topic->take_max && !mysql_topic_is_paused(link, topic);
 }
 
 bool mysql_flow_takes(const struct mysql_link *link)

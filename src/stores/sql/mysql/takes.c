@@ -22,11 +22,6 @@ static int64_t bound_of(const struct mysql_link *link, const struct mysql_topic 
     return known ? known->bound_ms : 0;
 }
 
-static bool is_paused(const struct mysql_link *link, const struct mysql_topic *topic)
-{
-    return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
-}
-
 static bool is_take(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
@@ -43,7 +38,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
     MYSQL_ROW row;
     if (!kept)
         return false;
-    if (is_paused(link, topic) && !step->call)
+    if (mysql_topic_is_paused(link, topic) && !step->call)
         return true;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
@@ -162,7 +157,7 @@ void mysql_append_takes(struct mysql_link *link)
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->take_max && topic->number && topic->level_count &&
-            !(topic->is_read && is_paused(link, topic))) {
+            !(topic->is_read && mysql_topic_is_paused(link, topic))) {
             if (topic->flow & MYSQL_FLOW_GROUPS)
                 append_chosen(link, topic);
             else
@@ -715,8 +710,8 @@ bool mysql_share_looks(struct mysql_link *link)
                                : topic->next_ms[call->from_the_start],
                 .has_no_bound = topic->flow != 0,
                 .is_limited = topic->flow && mysql_flow_is_limited(topic),
-                .is_paused = is_paused(link, topic),
-                .resume_ms = is_paused(link, topic) ? topic->paused_until_ms : 0,
+                .is_paused = mysql_topic_is_paused(link, topic),
+                .resume_ms = mysql_topic_is_paused(link, topic) ? topic->paused_until_ms : 0,
                 .seen_ms = link->now_ms};
             if (!sql_observations_add(&call->observations, observation))
                 return false;

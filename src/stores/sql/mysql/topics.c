@@ -510,6 +510,11 @@ bool mysql_want_topics(struct mysql_link *link)
 
 /* ---- takes ---- */
 
+bool mysql_topic_is_paused(const struct mysql_link *link, const struct mysql_topic *topic)
+{
+    return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
+}
+
 void mysql_topics_count_takes(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->topics.wanted.count; i++)

@@ -72,6 +72,8 @@ bool mysql_topic_has_level(const struct mysql_topic *topic, int32_t level);
 /* Clears the wanted topics for a new transaction. */
 void mysql_topics_begin(struct mysql_link *link);
 void mysql_topics_free(struct mysql_link *link);
+/* Returns whether the topic is paused at the time of the transaction. */
+bool mysql_topic_is_paused(const struct mysql_link *link, const struct mysql_topic *topic);
 /* Computes how many jobs the takes of the transaction may get from each topic. */
 void mysql_topics_count_takes(struct mysql_link *link);
 
