@@ -260,7 +260,8 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
     slice->looked++;
     slice->looked_ms = entry->when_ms;
     if (!alive_test(&slice->depot_run->alive, slot) ||
-        (slice->is_of_topic && entry->topic != slice->topic))
+        (slice->is_of_topic && entry->topic != slice->topic) ||
+        (slice->is_of_kept && !slice->run->topics[entry->topic]->keeps_waiting))
         return 0;
     if (!slice->refill && topic_is_held(slice, entry->topic))
         return slice_pass_by(slice, slot, entry);
@@ -360,7 +361,7 @@ static struct preload_slice *slice_new(struct preload *preload, struct preload_r
     slice->run = run;
     run->holds++;
     slice->refill = NULL;
-    slice->is_of_topic = false;
+    slice->is_of_topic = slice->is_of_kept = false;
     slice->section = section;
     slice->number = run->number;
     slice->epoch = run->epoch;
@@ -715,10 +716,10 @@ static int load_section(struct preload *preload, struct preload_run *run, enum j
     return failed;
 }
 
-/* Loads the waiting jobs of a topic, blocking. The cursors stay, because the jobs of other topics are loaded later. Returns 0 or a
- * negative errno. */
-static int load_topic(struct preload *preload, struct preload_run *run, uint32_t topic,
-                      enum job_section section)
+/* Loads the waiting jobs of the topics that keep them in memory, blocking. The cursors stay, because the jobs of other topics are
+ * loaded later. Returns 0 or a negative errno. */
+static int load_kept_section(struct preload *preload, struct preload_run *run,
+                             enum job_section section)
 {
     const struct preload_cursor *cursor = &run->cursors[section];
     int failed = 0;
@@ -729,8 +730,7 @@ static int load_topic(struct preload *preload, struct preload_run *run, uint32_t
         slice->first = next;
         slice->end = cursor->end;
         slice->limit_ms = INT64_MAX;
-        slice->is_of_topic = true;
-        slice->topic = topic;
+        slice->is_of_kept = true;
         slice_read(slice);
         failed = slice->error ? slice->error : slice_load_all(slice, shard_now(preload->shard));
         next = slice->next;
@@ -743,14 +743,16 @@ static int load_topic(struct preload *preload, struct preload_run *run, uint32_t
 /* Loads the waiting jobs of those topics of a run that keep all of them in memory. */
 static int load_kept_topics(struct preload *preload, struct preload_run *run)
 {
+    bool has_some = false;
     int failed = 0;
-    for (uint32_t topic = 0; !failed && topic < run->topic_count; topic++) {
-        if (!engine_keeps_waiting(preload->shard->engine, run->topics[topic]->entry.key))
-            continue;
-        for (enum job_section section = SECTION_DELAYED;
-             !failed && section <= SECTION_RETRYING_WALL; section++)
-            failed = load_topic(preload, run, topic, section);
+    for (uint32_t i = 0; i < run->topic_count; i++) {
+        struct preload_topic *topic = run->topics[i];
+        topic->keeps_waiting = engine_keeps_waiting(preload->shard->engine, topic->entry.key);
+        has_some |= topic->keeps_waiting;
     }
+    for (enum job_section section = SECTION_DELAYED;
+         has_some && !failed && section <= SECTION_RETRYING_WALL; section++)
+        failed = load_kept_section(preload, run, section);
     return failed;
 }
 

@@ -41,6 +41,7 @@ struct preload_slice {
     struct preload_run *run;      /* NULL: everything is loaded */
     struct preload_place *refill; /* NULL: all topics except held ones; else only this one */
     bool is_of_topic;             /* only `topic`: set if `refill` is */
+    bool is_of_kept;              /* only topics that keep their waiting jobs in memory */
     enum job_section section;
     uint32_t number, topic, epoch;
     uint32_t first, end, jobs_max;

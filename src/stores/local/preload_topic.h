@@ -61,6 +61,7 @@ struct preload_topic {
     _Atomic bool is_held; /* read by the scout: its jobs are skipped and noted */
     bool is_refilling, is_in_use;
     bool has_groups;              /* a skipped job has a group */
+    bool keeps_waiting;           /* its waiting jobs are loaded at the start; set only then */
     bool is_idle;                 /* nothing is to be refilled until something changes */
     struct preload_aparts aparts; /* by mark */
     uint64_t apart_loaded;        /* sum of aparts.loaded, as of the last topic_sort */
