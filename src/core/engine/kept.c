@@ -390,6 +390,9 @@ void kept_died(struct engine *engine, uint32_t id, struct engine_now now)
                        &(struct engine_ended){.topic = entry_topic(engine, entry)->name,
                                               .key = entry->key,
                                               .error = entry_error(entry_extra(engine, entry)),
+                                              .due_ms = entry_due_wall_ms(entry, now.skew_ms),
+                                              .delivery = entry_extra(engine, entry)->delivery,
+                                              .priority = (uint16_t)entry->priority,
                                               .kept = &kept});
 }
 
@@ -414,7 +417,9 @@ void engine_ended_show(const struct engine_ended *ended, struct slice id, struct
                                       .content_type = kept->content_type,
                                       .body = kept->body,
                                       .attempt = kept->attempt,
-                                      .priority = JOB_PRIORITY,
+                                      .due_ms = ended->due_ms,
+                                      .delivery = ended->delivery,
+                                      .priority = ended->outcome ? JOB_PRIORITY : ended->priority,
                                       .state = ended->outcome ? JOB_FINISHED : JOB_DEAD},
                               .end = ended->outcome || kept->result.len ? end : NULL};
 }

@@ -98,9 +98,13 @@ def test_the_result_of_a_final_nack_reaches_those_who_wait(server):
     lease = leased(client, "t", "a")
     call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
     time.sleep(0.2)
-    client.call("POST", f"/v1/nack?lease={lease}&final=true&error=no", b'{"code":7}', {"Content-Type": "application/json"})
+    client.call("POST", f"/v1/nack?lease={lease}&final=true&error=no&priority=5", b'{"code":7}', {"Content-Type": "application/json"})
     job = call.end().json()
     assert (job["state"], job["result"]) == ("dead", {"code": 7})
+    shown = client.good("GET", "/v1/topics/t/jobs/a")
+    assert shown["priority"] == 5
+    for name in ("due_at", "attempt", "delivery", "priority", "last_error", "history"):
+        assert job[name] == shown[name], name
 
 
 @pytest.mark.parametrize("end", ["cancel", "purge", "delete", "expire"])
