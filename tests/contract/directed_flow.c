@@ -102,8 +102,12 @@ static void set_group(const char *group, struct group_settings settings)
 
 static void reset_group(const char *group)
 {
-    assert_int_equal(group_call(QUEUE_GROUP_DELETE, group, (struct group_settings){0})->status,
-                     QUEUE_OK);
+    const struct queue_reply *reply =
+        group_call(QUEUE_GROUP_DELETE, group, (struct group_settings){0});
+    assert_int_equal(reply->status, QUEUE_OK);
+    assert_int_equal(reply->group_count, 1);
+    assert_true(slice_is(reply->groups[0].name, group));
+    assert_false(reply->groups[0].has_settings);
 }
 
 static struct queue_group group_of(const char *group)
