@@ -40,10 +40,10 @@ enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 struct engine_ended {
     struct slice topic;
     struct hash128 key;
-    enum job_end outcome;           /* 0: the job is dead, or gone */
-    bool is_gone;                   /* purged */
-    struct slice error;             /* of a dead job, as the next three */
-    int64_t due_ms;                 /* wall clock */
+    enum job_end outcome; /* 0: the job is dead, or gone */
+    bool is_gone;         /* purged */
+    struct slice error;   /* of a dead job, as the next three */
+    int64_t due_ms;       /* wall clock */
     uint64_t delivery;
     uint16_t priority;
     const struct record_kept *kept; /* the job; its id is empty if its record cannot be read */
