@@ -33,11 +33,13 @@ class MariadbServer:
 
     def _make_data(self):
         if MariadbServer.template is None:
-            MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
-            atexit.register(shutil.rmtree, MariadbServer.template, True)
-            subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={MariadbServer.template}/data",
-                            "--auth-root-authentication-method=normal", "--skip-test-db"],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
+            template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
+            atexit.register(shutil.rmtree, template, True)
+            made = subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={template}/data",
+                                   "--auth-root-authentication-method=normal", "--skip-test-db"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
+            assert made.returncode == 0, made.stdout
+            MariadbServer.template = template
         shutil.copytree(MariadbServer.template / "data", self.directory / "data")
 
     def _words(self):
