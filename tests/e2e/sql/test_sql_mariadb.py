@@ -362,13 +362,16 @@ def _texts_of_servers(mariadb):
 
 
 def test_a_single_take_and_ack_costs_few_statements(pair, mariadb):
-    client = pair[0].client()
-    _pushed(client, "one-by-one", 2)
+    """The least of three: now and then the statements of a second's upkeep come between."""
+    client, costs = pair[0].client(), []
+    _pushed(client, "one-by-one", 4)
     client.ack(client.take("one-by-one")[0]["lease"])  # the server reads the topic once
-    with _texts_of_servers(mariadb) as texts:
-        client.ack(client.take("one-by-one")[0]["lease"])
-    counts = [len(text.split(";")) for text in texts if re.search("tarry.(server_)?job ", text)]
-    assert len(counts) == 4 and sum(counts) <= 15, texts
+    for _ in range(3):
+        with _texts_of_servers(mariadb) as texts:
+            client.ack(client.take("one-by-one")[0]["lease"])
+        counts = [len(text.split(";")) for text in texts if re.search("tarry.(server_)?job ", text)]
+        costs.append((len(counts), sum(counts)))
+    assert min(costs)[0] == 4 and min(costs)[1] <= 15, costs
 
 
 def test_changed_settings_and_new_priorities_hold_from_the_next_call_at_each_server(pair):
