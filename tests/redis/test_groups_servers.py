@@ -10,6 +10,7 @@ import time
 import pytest
 from abi import GROUP_PUT, TOPIC_PUT, Shard, flow, job, settings
 from invariants import scan
+from spans import most_at_once
 
 SERVERS, GROUPS, JOBS, LIMITS, TOPIC_LIMIT = 3, 200, 80, (1, 3, 50), 3000
 PROGRAM = pathlib.Path(__file__).with_name("group_server.py")
@@ -40,15 +41,6 @@ def await_the_last_calls(client):
     while len(client.client_list()) > 1:
         assert time.monotonic() < until, client.client_list()
         time.sleep(0.01)
-
-
-def most_at_once(spans):
-    """The most of these (begin, end) at one time. A lease that begins when another ends follows it."""
-    most = now = 0
-    for _, step in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
-        now += step
-        most = max(most, now)
-    return most
 
 
 def test_the_count_of_leases_at_once_is_right():

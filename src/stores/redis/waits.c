@@ -383,17 +383,16 @@ struct waiting_push {
 /* Ends the part of the push in a wait: the wait continues, or there is none. */
 static void wait_pushed(struct wait *wait, enum queue_status status, enum job_state state)
 {
-    bool is_new = status == QUEUE_CREATED || status == QUEUE_REPLACED;
-    bool is_met = status == QUEUE_EXISTED && state && state != JOB_FINISHED;
+    const struct queue_result result = {.status = status, .state = state};
     wait->state = WAIT_NOTED;
-    if (wait->is_over || !(is_new || is_met)) {
+    if (wait->is_over || !queue_push_awaits(&result)) {
         wait_free(wait);
         return;
     }
     wait->is_noted = true;
     if (wait->waits->is_stopping)
         wait_reply_status(wait, QUEUE_STOPPING);
-    else if (is_met || wait->held || wait->is_doubted)
+    else if (status == QUEUE_EXISTED || wait->held || wait->is_doubted)
         wait_ask(wait);
 }
 

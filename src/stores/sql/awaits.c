@@ -168,13 +168,6 @@ bool sql_awaits_push(struct sql_awaits *awaits, const struct command *command)
     return true;
 }
 
-/* Returns whether the job of a push is stored and has not finished. */
-static bool is_live(const struct queue_result *result)
-{
-    return result->status == QUEUE_CREATED || result->status == QUEUE_REPLACED ||
-           (result->status == QUEUE_EXISTED && result->state && result->state != JOB_FINISHED);
-}
-
 void sql_awaits_pushed(struct sql_awaits *awaits, const struct command *command,
                        const struct queue_result *results)
 {
@@ -185,7 +178,7 @@ void sql_awaits_pushed(struct sql_awaits *awaits, const struct command *command,
         if (!wait)
             continue;
         wait->is_pushed = false;
-        if (results && is_live(&results[i]))
+        if (results && queue_push_awaits(&results[i]))
             put(&awaits->fresh, job);
         else
             end_wait(awaits, job, wait);

@@ -8,20 +8,12 @@ import time
 
 from client import Client, Lost, Refused
 from server import Server, free_port
+from spans import most_at_once
 
 GROUPS, JOBS, LIMITS, TOPIC_LIMIT, WORKERS = 60, 60, (1, 3, 50), 150, 6
 LEASE_SECONDS = 1.5
 KILLS = int(os.environ.get("TARRY_TEST_FLOW_KILLS", 10))
 SETTINGS = {"limit": TOPIC_LIMIT, "group_limit": 3, "backoff": "fixed:50ms", "max_attempts": 1000}
-
-
-def most_at_once(spans):
-    """The most of these (begin, end) at one time. A lease that begins when another ends follows it."""
-    most = now = 0
-    for _, step in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
-        now += step
-        most = max(most, now)
-    return most
 
 
 class Worker(threading.Thread):
