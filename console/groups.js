@@ -25,7 +25,7 @@ const FIELDS = [
     { name: "max_jobs", kind: "number" },
 ];
 
-/** What a group uses if it has no setting of its own. @param {any} settings of the topic */
+/** Returns the values that hold for a group without settings of its own. @param {any} settings of the topic */
 const fieldsOf = (settings) => FIELDS.map((one) => ({ ...one, standard: one.name === "weight" ? one.standard : settings[`group_${one.name}`]?.toString() }));
 
 const nameOf = ({ group }) => (group ? bdi(group) : el("span", { class: "help" }, t("groups.none")));

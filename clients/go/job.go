@@ -123,7 +123,7 @@ func (j *Job) ResultJSON(v any) error { return json.Unmarshal(j.Result, v) }
 // SetResult sets the result of the job, for handlers: []byte, a string, or anything else, which becomes JSON. It is sent with the ack, or with the nack of Reject.
 func (j *Job) SetResult(result any) { j.toSet = result }
 
-// ReportProgress shows with the job how far it is, for handlers: up to 256 bytes of text. It returns false if the lease is lost.
+// ReportProgress stores the progress of the job, which is shown with it, for handlers: up to 256 bytes of text. It returns false if the lease is lost.
 func (j *Job) ReportProgress(ctx context.Context, progress string) (bool, error) {
 	if j.extend == nil {
 		return false, errors.New("tarry: no worker holds the job")

@@ -25,7 +25,7 @@ CLIENTS = [name for name in languages.chosen(adapters.ADAPTERS) if adapters.fold
 def built(client):
     """Returns None, or the reason why the client cannot be tested."""
     if lacking := adapters.lacking(client):
-        return f"not run: the client '{client}', {', '.join(lacking)} is not here"
+        return f"not run: the client '{client}', {', '.join(lacking)} is not installed"
     if client in adapters.BUILD:
         subprocess.run(adapters.BUILD[client], cwd=adapters.folder(client), check=True, timeout=600)
     return None
@@ -37,7 +37,7 @@ def test_plays(client, scenario):
     if why := built(client):
         pytest.skip(why)
     if run.SCENARIOS[scenario].get("clock_ahead_s") and not run.has_fake_clock():
-        pytest.skip("not run: faketime is not here")
+        pytest.skip("not run: faketime is not installed")
     fault = run.play(client, scenario)
     assert fault is None, fault
 

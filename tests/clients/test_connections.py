@@ -40,7 +40,7 @@ def fixture_place(tmp_path_factory):
 @pytest.fixture(name="adapter", params=CLIENTS)
 def fixture_adapter(request, tmp_path):
     if lacking := adapters.lacking(request.param):
-        pytest.skip(f"not run: the client '{request.param}', {', '.join(lacking)} is not here")
+        pytest.skip(f"not run: the client '{request.param}', {', '.join(lacking)} is not installed")
     if request.param in adapters.BUILD:
         subprocess.run(adapters.BUILD[request.param], cwd=adapters.folder(request.param), check=True, timeout=600)
     with open(tmp_path / "adapter.log", "w+", encoding="utf-8") as log:

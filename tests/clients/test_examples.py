@@ -25,7 +25,7 @@ def built(name):
     """Returns None, or the reason why the language cannot be tested."""
     language = examples.LANGUAGES[name]
     if lacking := language.lacking():
-        return f"not run: the examples for '{name}', {', '.join(lacking)} is not here"
+        return f"not run: the examples for '{name}', {', '.join(lacking)} is not installed"
     if language.build:
         subprocess.run(language.build, cwd=examples.REPO / language.folder, check=True, timeout=600)
     return None

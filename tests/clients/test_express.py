@@ -22,7 +22,7 @@ PACKAGES = ["express@5.3.0", "knex@3.3.0", "better-sqlite3@12.11.1"]
 if not languages.chosen(["node"]):
     pytest.skip("another client was picked", allow_module_level=True)
 if not shutil.which("npm"):
-    pytest.skip("not run: npm is not here", allow_module_level=True)
+    pytest.skip("not run: npm is not installed", allow_module_level=True)
 
 
 def run(*command, cwd):

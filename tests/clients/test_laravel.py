@@ -27,7 +27,7 @@ CONFIG = re.search(r"```php\n// config/queue.php\n(.*?)```", PAGE, re.DOTALL).gr
 if not languages.chosen(["php"]):
     pytest.skip("another client was picked", allow_module_level=True)
 if not shutil.which("php") or not os.path.exists(LARAVEL):
-    pytest.skip("not run: Laravel is not here (Debian: php-laravel-framework php-sqlite3)", allow_module_level=True)
+    pytest.skip("not run: Laravel is not installed (Debian: php-laravel-framework php-sqlite3)", allow_module_level=True)
 
 
 class App:

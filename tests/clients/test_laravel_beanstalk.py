@@ -24,7 +24,7 @@ CONFIG = re.search(r"```php\n// config/queue.php\n(.*?)```", PAGE, re.DOTALL).gr
 PHEANSTALK = "/usr/share/php/Pheanstalk/autoload.php"  # Debian's Laravel looks for it elsewhere
 
 if not shutil.which("php") or not os.path.exists(LARAVEL) or not os.path.exists(PHEANSTALK):
-    pytest.skip("not run: Laravel with pheanstalk is not here (Debian: php-laravel-framework php-pda-pheanstalk php-sqlite3)", allow_module_level=True)
+    pytest.skip("not run: Laravel with pheanstalk is not installed (Debian: php-laravel-framework php-pda-pheanstalk php-sqlite3)", allow_module_level=True)
 
 
 @pytest.fixture

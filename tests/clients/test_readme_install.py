@@ -122,7 +122,7 @@ PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_commands_of_the_readme_install_the_client_in_an_empty_project(language, tmp_path):
     if lacking := [program for program in NEEDS[language] if not shutil.which(program)]:
-        pytest.skip(f"not run: the client '{language}', {', '.join(lacking)} is not here")
+        pytest.skip(f"not run: the client '{language}', {', '.join(lacking)} is not installed")
     place = tmp_path / "shop"
     place.mkdir()
     server = Server(tmp_path / "server").start()

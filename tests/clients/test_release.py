@@ -95,7 +95,7 @@ USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php, "r
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
     if lacking := [program for program in NEEDS[language] if not shutil.which(program)]:
-        pytest.skip(f"not run: the package for '{language}', {', '.join(lacking)} is not here")
+        pytest.skip(f"not run: the package for '{language}', {', '.join(lacking)} is not installed")
     answer = run("scripts/release_clients", language, cwd=REPO)
     assert answer.lower().startswith(language), answer
     assert USES[language](tmp_path).strip() == VERSION
@@ -107,7 +107,7 @@ def test_another_version_is_refused(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / path, tmp_path / path)
     if not shutil.which("composer"):
-        pytest.skip("not run: composer is not here")
+        pytest.skip("not run: composer is not installed")
     file = tmp_path / "clients/php/composer.json"
     file.write_text(file.read_text().replace(VERSION, "9.9.9"))
     done = subprocess.run([tmp_path / "scripts/release_clients", "php"], capture_output=True, text=True, check=False)

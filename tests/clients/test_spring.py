@@ -27,7 +27,7 @@ def maven(*command, **env):
 
 def test_listeners_and_transactions_in_spring_boot(tmp_path):
     if lacking := [program for program in ("mvn", "javac") if not shutil.which(program)]:
-        pytest.skip(f"not run: Spring Boot, {', '.join(lacking)} is not here")
+        pytest.skip(f"not run: Spring Boot, {', '.join(lacking)} is not installed")
     maven("-f", str(REPO / "clients" / "java" / "pom.xml"), "install", "-DskipTests")
     server = Server(tmp_path / "server").start()
     try:

@@ -26,7 +26,7 @@ export interface Handling {
    * requested: then job.cancelRequested is true, and the result of the handler counts.
    */
   readonly signal: AbortSignal;
-  /** Shows with the job how far it is: up to 256 bytes of text. False: the lease is lost. */
+  /** Stores the progress of the job, which is shown with it: up to 256 bytes of text. False: the lease is lost. */
   readonly reportProgress: (text: string) => Promise<boolean>;
 }
 

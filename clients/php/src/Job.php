@@ -70,7 +70,7 @@ final class Job
         return ($this->result ?? '') === '' ? null : json_decode($this->resultText(), $asArrays, 512, JSON_THROW_ON_ERROR);
     }
 
-    /** Shows with the job how far it is, in a handler: up to 256 bytes of text. False: the lease is lost. */
+    /** Stores the progress of the job, which is shown with it, in a handler: up to 256 bytes of text. False: the lease is lost. */
     public function reportProgress(string $text): bool
     {
         return $this->extend === null ? throw new \LogicException('no worker holds the job') : ($this->extend)($text);

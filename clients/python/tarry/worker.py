@@ -48,7 +48,7 @@ class Taken(Job):
     _extend: Callable[[str], bool]
 
     def report_progress(self, text: str) -> bool:
-        """Shows with the job how far it is: up to 256 bytes of text. False: the lease is lost."""
+        """Stores the progress of the job, which is shown with it: up to 256 bytes of text. False: the lease is lost."""
         return self._extend(text)
 
 

@@ -221,7 +221,7 @@ impl Extend {
         self
     }
 
-    /// Shows with the job how far it is, in up to 256 bytes of text.
+    /// Stores the progress of the job, which is shown with it, in up to 256 bytes of text.
     pub fn progress(mut self, progress: &str) -> Extend {
         self.members.insert("progress".into(), cut(progress, PROGRESS_BYTES).into());
         self

@@ -171,7 +171,7 @@ impl Taken {
         *self.noticed.wait_timeout_while(notice, time, |is_noticed| !*is_noticed).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Shows with the job how far it is, in up to 256 bytes of text. Returns false if the lease is lost.
+    /// Stores the progress of the job, which is shown with it, in up to 256 bytes of text. Returns false if the lease is lost.
     pub fn report_progress(&self, text: &str) -> Result<bool, Error> {
         let results = self.client.extend(&self.job, Extend::new().lease(self.lease_for).progress(text))?;
         Ok(results.iter().all(Result::is_ok))

@@ -63,8 +63,9 @@ bool monitor_metrics_topics_add(struct monitor_metrics_topics *topics,
                                 const struct queue_topic *topic);
 /* Ends the adding of topics. If not `is_whole`, no topic is reported, since the rest is unknown. */
 void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_whole);
-/* Moves `*at` to the first topic from there on that has waiting jobs, whose number of jobs that fall
- * due soon is not known. Those without waiting jobs get 0. Returns false if there are no more. */
+/* Moves `*at` to the next topic, itself included, that has waiting jobs and no figure of jobs due
+ * soon yet. Sets the figure of topics without waiting jobs to 0. Returns false if no such topic is
+ * left. */
 bool monitor_metrics_topics_next_soon(struct monitor_metrics_topics *topics, size_t *at);
 void monitor_metrics_topics_set_soon(struct monitor_metrics_topics *topics, size_t at,
                                      uint64_t soon);

@@ -17,7 +17,7 @@ struct preload_pass {
     uint32_t has_group : 1;
 };
 
-/* What a slice of a held topic reads of a group. */
+/* The part of a group that a slice of a held topic reads. */
 struct preload_wish {
     uint32_t mark;
     uint32_t from; /* earlier slots have been read */

@@ -399,10 +399,10 @@ static void place_clear(struct preload_topics *topics, struct preload_place *pla
 /*
  * ---- the groups of a held topic ----
  *
- * The jobs of a group that are not delivered must not keep those of other groups on the disk. So if the jobs of a topic in
- * memory do not become fewer, the groups with more than their share of them are set apart: each continues to be read from
- * where it is, within a quota of its own, and the rest of the topic is read on past their slots. A slot has only the mark of
- * its group. A group joins the rest again once it is not behind it.
+ * Jobs of a group that is not delivered must not keep jobs of other groups on the disk. If the number of the topic's jobs in
+ * memory does not fall, the groups that have more than their share of them are read separately ("apart"): each has a position
+ * and a quota of its own, and the scan of the other groups skips their slots. A slot names its group by a mark. A group joins
+ * the others again when its position has reached theirs.
  */
 
 static size_t aparts_find(const struct preload_aparts *aparts, uint32_t mark)

@@ -32,7 +32,7 @@ struct run_slot {
     uint32_t group;  /* flow_group_mark of its job */
 };
 
-/* What a slot can hold of these; the rest of 24 bytes is the mark of the group. */
+/* Bits of the due time and the sequence in a slot. The 24 bits that are left are the mark of the group. */
 enum { RUN_WHEN_BITS = 48, RUN_SEQUENCE_BITS = 56 };
 
 struct run_info {

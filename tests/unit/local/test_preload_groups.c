@@ -117,7 +117,7 @@ CLAIM(a_held_group_continues_when_it_is_resumed)
     assert_int_equal(taken, BACKLOG);
     for (; noisy < BACKLOG; noisy++)
         assert_int_equal(ids[noisy], noisy);
-    /* What is read grows with the jobs, not with their square. */
+    /* The number of bytes read is linear in the number of jobs. */
     assert_true(read_bytes <= 3 * DIRECTORY_BYTES + UINT64_C(150) * BACKLOG);
     rig_settle(&rig);
     rig_assert_counts(&rig, "mail", 0, 0);

@@ -26,7 +26,7 @@ module Tarry
       end
     end
 
-    # Shows with the job how far it is: up to 256 bytes of text. False: the lease is lost.
+    # Stores the progress of the job, which is shown with it: up to 256 bytes of text. False: the lease is lost.
     def report_progress(text)
       @client.extend_lease(self, lease: @lease_for, progress: text) == [nil]
     end

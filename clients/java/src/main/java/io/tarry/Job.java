@@ -189,7 +189,7 @@ public final class Job {
         return toSet;
     }
 
-    /** Shows with the job how far it is, in a handler: up to 256 bytes of text. Returns false if the lease is lost. */
+    /** Stores the progress of the job, which is shown with it, in a handler: up to 256 bytes of text. Returns false if the lease is lost. */
     public boolean reportProgress(String progress) {
         if (extend == null) {
             throw new IllegalStateException("no worker holds the job");
