@@ -9,4 +9,5 @@ export const KIND_FIELDS = [
     { name: "destination", standard: "/queue/{topic}", of: /^stomps?:/ },
     { name: "tags", of: /^rocketmqs?:/ },
     { name: "keys", standard: "{id}", of: /^rocketmqs?:/ },
+    { name: "subject", standard: "{topic}", of: /^natss?:/ },
 ];

@@ -246,6 +246,13 @@ static bool is_http(const char *origin)
     return strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0;
 }
 
+/* Returns true if a credential of the origin may be a token alone. */
+static bool takes_token(const char *origin)
+{
+    return is_http(origin) || strncmp(origin, "nats://", 7) == 0 ||
+           strncmp(origin, "natss://", 8) == 0;
+}
+
 /* Rejects credentials that HTTP cannot transfer: RFC 6750 section 2.1, RFC 7617 section 2. */
 static int check_http_credential(const struct line *line, const struct guard_credential *credential)
 {
@@ -281,10 +288,10 @@ static int add_credential(const struct line *line)
     bool is_notified = count == 2 || count == 3;
     if (is_notified && !read_origin(words[0], origin))
         return line_refuse(line, "bad origin, write SCHEME://HOST:PORT without user and path");
-    if (!is_notified || (count == 2 && !is_http(origin)))
+    if (!is_notified || (count == 2 && !takes_token(origin)))
         return line_refuse(
             line,
-            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and https also: ORIGIN "
+            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and nats also: ORIGIN "
             "TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
     for (const struct policy_credential *other = line->policy->credentials; other;
          other = other->next)

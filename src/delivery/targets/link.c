@@ -7,6 +7,7 @@
 #include "targets/outbox.h"
 #include "targets/stream.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,6 +32,7 @@ struct link {
     uint64_t question; /* number of the last question to the resolver */
     size_t asks;       /* unanswered questions */
     struct stream *stream;
+    bool is_secured; /* TLS has begun on a stream that began plain */
     struct deadline *deadline;
     int64_t until_ms;                        /* timeout in the states up to LOGIN */
     int64_t last_out_ms, last_in_ms;         /* LOGIN, UP */
@@ -165,6 +167,10 @@ static void try_next(struct link *link, const char *reason);
 static void on_stream_up(void *ctx)
 {
     struct link *link = ctx;
+    if (link->is_secured) {
+        link->events.secured(link->ctx);
+        return;
+    }
     link->state = LOGIN;
     link->last_out_ms = link->last_in_ms = clock_inner_ms();
     deadline_set(link->deadline, link->until_ms);
@@ -183,18 +189,32 @@ static void on_stream_down(void *ctx, const char *why)
     }
 }
 
+/* Returns the file of further CAs, in `file`, or NULL. */
+static const char *link_ca_file(const struct link *link, char file[GUARD_PATH_BYTES_MAX])
+{
+    return guard_ca_file(link->env->guard, file) ? file : NULL;
+}
+
 static bool connect_to(struct link *link, const struct sockaddr *address)
 {
     static const struct stream_events events = {.up = on_stream_up,
                                                 .bytes = on_stream_bytes,
                                                 .room = on_stream_room,
                                                 .down = on_stream_down};
-    char ca_file[GUARD_PATH_BYTES_MAX];
-    bool has_ca = link->place.is_tls && guard_ca_file(link->env->guard, ca_file);
-    link->stream =
-        stream_new(link->env->reactor, address, link->place.is_tls ? link->place.host : NULL,
-                   has_ca ? ca_file : NULL, &events, link);
+    char file[GUARD_PATH_BYTES_MAX];
+    bool is_tls = link->place.is_tls && !link->events.begins_plain;
+    link->is_secured = false;
+    link->stream = stream_new(link->env->reactor, address, is_tls ? link->place.host : NULL,
+                              is_tls ? link_ca_file(link, file) : NULL, &events, link);
     return link->stream != NULL;
+}
+
+void link_start_tls(struct link *link)
+{
+    char file[GUARD_PATH_BYTES_MAX];
+    link->is_secured = true;
+    if (!stream_start_tls(link->stream, link->place.host, link_ca_file(link, file)))
+        link_fail(link, "no TLS", "out of memory, or the ca-file cannot be read");
 }
 
 /* Connects to the next address; `reason` is why the previous one failed. */
@@ -311,6 +331,12 @@ struct link *link_new(const struct target_env *env, const struct target_place *p
     link->iteration_end.run = on_iteration_end;
     list_init(&link->iteration_end.list);
     return link;
+}
+
+void link_move(struct link *link, const struct target_place *place)
+{
+    assert(link->state == DOWN);
+    link->place = *place;
 }
 
 void link_free(struct link *link)

@@ -18,7 +18,11 @@
 struct link;
 
 struct link_events {
+    /* Set if the protocol begins without TLS: `up` then comes before TLS, which link_start_tls
+     * begins. */
+    bool begins_plain;
     void (*up)(void *ctx);                                /* connected and, with TLS, verified */
+    void (*secured)(void *ctx);                           /* after link_start_tls */
     void (*bytes)(void *ctx, const char *at, size_t len); /* valid during the callback */
     void (*room)(void *ctx);                  /* after a write that accepted too little */
     void (*woken)(void *ctx);                 /* see link_wake_at; may be NULL */
@@ -31,6 +35,10 @@ struct link *link_new(const struct target_env *env, const struct target_place *p
                       const struct link_events *events, void *ctx);
 /* Connects if it is down, immediately or after the pause that follows a failure. */
 void link_start(struct link *link);
+/* Sets the place of the next connection. The link must be down. */
+void link_move(struct link *link, const struct target_place *place);
+/* Begins TLS on a link that is up and whose events begin plain; `secured` or `down` follows. */
+void link_start_tls(struct link *link);
 /* Ends the connect timeout after the login; the next failure has the initial pause. */
 void link_login_done(struct link *link);
 /* Ends the connection because of an error of the peer: `down` follows with "WHAT: WHY" at the end

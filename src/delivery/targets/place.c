@@ -67,16 +67,25 @@ bool target_place_read(struct slice to, struct url *url, char *error)
 
 /* Copies the host from the "host:port" of the origin, which url_emit_host has normalized, without
  * port and brackets. */
-static void take_host(const struct url *url, struct target_place *out)
+static void take_host(const struct url *url, size_t at, struct target_place *out)
 {
     const char *host = out->origin + url->scheme.len + 3;
     size_t len = (size_t)(strrchr(host, ':') - host);
-    if (url->hosts[0].is_ipv6) {
+    if (url->hosts[at].is_ipv6) {
         host++;
         len -= 2;
     }
     memcpy(out->host, host, len);
     out->host[len] = '\0';
+}
+
+static bool take_place(const struct url *url, size_t host, struct target_place *out, char *error)
+{
+    out->port = guard_port(url, host);
+    if (!guard_origin(url, host, out->origin))
+        return place_refuse(error, url_fault_text(URL_BAD_HOST));
+    take_host(url, host, out);
+    return true;
 }
 
 bool target_place_parse(struct slice to, const char *const *schemes, struct url *url,
@@ -88,10 +97,19 @@ bool target_place_parse(struct slice to, const char *const *schemes, struct url 
     if (!out->is_tls && !url_scheme_is(url, schemes[0]))
         return error_text(error, TARGET_ERROR_BYTES, "not a URL of %s or %s", schemes[0],
                           schemes[1]);
-    out->port = guard_port(url, 0);
-    if (!guard_origin(url, 0, out->origin))
-        return place_refuse(error, url_fault_text(URL_BAD_HOST));
-    take_host(url, out);
+    return take_place(url, 0, out, error);
+}
+
+bool target_places_parse(struct slice to, const char *const *schemes, struct url *url,
+                         struct target_places *out, char *error)
+{
+    if (!target_place_parse(to, schemes, url, &out->at[0], error))
+        return false;
+    for (out->count = 1; out->count < url->host_count; out->count++) {
+        out->at[out->count].is_tls = out->at[0].is_tls;
+        if (!take_place(url, out->count, &out->at[out->count], error))
+            return false;
+    }
     return true;
 }
 

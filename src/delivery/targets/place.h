@@ -25,9 +25,16 @@ struct target_place {
  * or template in the host. *url contains slices of `to`. Returns false with `error`, which names
  * the problem and a valid form without quoting the input. */
 bool target_place_read(struct slice to, struct url *url, char *error);
-/* Parses a destination of one kind; `schemes` are its plain scheme and its TLS scheme. */
+/* Parses a destination of one kind into the place of its first host; `schemes` are its plain scheme and its TLS scheme. */
 bool target_place_parse(struct slice to, const char *const *schemes, struct url *url,
                         struct target_place *out, char *error);
+/* The same for a destination with several hosts, such as the servers of a cluster. */
+struct target_places {
+    size_t count;
+    struct target_place at[URL_HOSTS_MAX];
+};
+bool target_places_parse(struct slice to, const char *const *schemes, struct url *url,
+                         struct target_places *out, char *error);
 /* Returns the path of a URL as a percent-decoded name, without the first '/'. It may be empty.
  * Returns false if it is longer than TARGET_NAME_BYTES or contains a control byte. */
 bool target_place_name(const struct url *url, char out[TARGET_NAME_BYTES]);

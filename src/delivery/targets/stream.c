@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -345,11 +346,30 @@ static void on_read(uv_stream_t *tcp, ssize_t count, const uv_buf_t *bytes)
         stream->events.bytes(stream->ctx, bytes->base, (size_t)count);
 }
 
+/* Sends the first message of the handshake. */
+static void stream_begin_handshake(struct stream *stream)
+{
+    const char *fault = NULL;
+    (void)tls_shake_hands(stream->tls, &fault);
+    stream_drain_tls(stream);
+    if (fault)
+        stream_end(stream, fault);
+}
+
+bool stream_start_tls(struct stream *stream, const char *tls_host, const char *ca_file)
+{
+    assert(stream->is_up && !stream->tls);
+    if (!(stream->tls = tls_new(tls_host, ca_file)))
+        return false;
+    stream->is_up = false;
+    stream_begin_handshake(stream);
+    return true;
+}
+
 /* Handles the connected socket: a plain stream is up, TLS begins the handshake. */
 static void on_connected(uv_connect_t *request, int status)
 {
     struct stream *stream = request->data;
-    const char *fault = NULL;
     if (stream->is_freed)
         return;
     if (status == 0)
@@ -360,14 +380,10 @@ static void on_connected(uv_connect_t *request, int status)
     }
     (void)uv_tcp_nodelay(&stream->tcp, 1);
     (void)uv_tcp_keepalive(&stream->tcp, 1, KEEPALIVE_S);
-    if (!stream->tls) {
+    if (stream->tls)
+        stream_begin_handshake(stream);
+    else
         stream_come_up(stream);
-        return;
-    }
-    (void)tls_shake_hands(stream->tls, &fault);
-    stream_drain_tls(stream);
-    if (fault)
-        stream_end(stream, fault);
 }
 
 /* ---- life ---- */

@@ -1,6 +1,6 @@
 /*
- * stream: a byte stream to one address, plain or with TLS, on the reactor's loop. STOMP uses it; it
- * is independent of the protocol.
+ * stream: a byte stream to one address, plain or with TLS, on the reactor's loop. It is independent
+ * of the protocol.
  *
  * Used on the reactor's thread. `down` is called once, at the end of a loop iteration, and is the
  * last event. Events never occur inside a call or after stream_free. Unsent bytes are bounded (256
@@ -29,6 +29,10 @@ struct stream_events {
 struct stream *stream_new(struct reactor *reactor, const struct sockaddr *address,
                           const char *tls_host, const char *ca_file,
                           const struct stream_events *events, void *ctx);
+/* Begins TLS on a plain stream that is up, as in stream_new: `up` follows once more when it is
+ * verified, and nothing can be written before. Bytes that were written earlier are sent plain.
+ * Returns false without memory or if the file cannot be read. */
+bool stream_start_tls(struct stream *stream, const char *tls_host, const char *ca_file);
 /* Writes bytes once it is up; they are sent at the end of the loop iteration. Returns the number of
  * accepted bytes; if fewer than `len`, `room` follows. */
 size_t stream_write(struct stream *stream, const char *at, size_t len);

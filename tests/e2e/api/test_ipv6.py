@@ -123,7 +123,7 @@ def test_rabbitmq(start_server, tmp_path):
         assert relay.count >= 2
 
 
-@pytest.mark.parametrize("to", [{"to": "kafka://{}"}, {"to": "rocketmq://{}"}, {"to": "stomp://{}", "destination": "/queue/{{topic}}"}], ids=["kafka", "rocketmq", "stomp"])
+@pytest.mark.parametrize("to", [{"to": "kafka://{}"}, {"to": "rocketmq://{}"}, {"to": "nats://{}"}, {"to": "stomp://{}", "destination": "/queue/{{topic}}"}], ids=["kafka", "rocketmq", "nats", "stomp"])
 def test_other_brokers_are_called(to, start_server, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent, Relay(silent.getsockname()[1]) as relay:
         client = start_server("--deliver", write_policy(tmp_path / "policy", *POLICY)).client()

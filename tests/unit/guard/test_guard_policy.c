@@ -84,12 +84,14 @@ CLAIM(a_credential_is_found_by_its_origin)
         {"amqp://mq.internal:65536", NULL, "a port too large"},
         {"other://mq.internal", NULL, "a scheme without a port"},
         {"other://mq.internal:7", "four", "a scheme of one's own with one"},
+        {"nats://mq.internal", "", "a token alone"},
         {"", NULL, "nothing"},
     };
     struct guard *guard = guard_rig_open("credential = amqp://MQ.internal one pass\n"
                                          "credential = kafka://a:9092 two p%20%23%25s\n"
                                          "credential = stomps://[::1]:61614 three pass\n"
-                                         "credential = other://mq.internal:7 four pass\n");
+                                         "credential = other://mq.internal:7 four pass\n"
+                                         "credential = nats://mq.internal token\n");
     struct guard_credential found;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool is_found = guard_find_credential(guard, rows[i].origin, &found);

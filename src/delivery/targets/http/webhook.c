@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DIGEST_BYTES = 32, ID_DIGEST_BYTES = 16 };
+enum { DIGEST_BYTES = 32 };
 
 /* The keys of one name. */
 struct signer {
@@ -20,12 +20,9 @@ struct signer {
 
 struct webhook {
     struct guard *guard;
-    const char *(*store_name)(void *store);
-    void *store;
     uint64_t generation; /* the guard's generation when the signers were made */
     struct signer *signers;
-    EVP_MD *sha256;
-    EVP_MD_CTX *digest;
+    struct message_id ids;
 };
 
 /* ---- one key ---- */
@@ -139,34 +136,6 @@ static bool find_signer(struct webhook *webhook, struct slice name, struct signe
 
 /* ---- a message ---- */
 
-/* Makes the ID, which is the same for all attempts of one push, and different for the next push of
- * the same job ID. */
-static bool make_id(struct webhook *webhook, const struct job *job, char out[WEBHOOK_ID_BYTES])
-{
-    static const char digits[] = "0123456789abcdef";
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    char number[32];
-    const char *store = webhook->store_name ? webhook->store_name(webhook->store) : "";
-    int len = snprintf(number, sizeof number, "%" PRIu64, job->sequence);
-    /* A NUL terminates topic and ID, which do not contain it; names have equal length. */
-    if (EVP_DigestInit_ex2(webhook->digest, webhook->sha256, NULL) != 1 ||
-        EVP_DigestUpdate(webhook->digest, store, strlen(store)) != 1 ||
-        EVP_DigestUpdate(webhook->digest, job->topic.at, job->topic.len) != 1 ||
-        EVP_DigestUpdate(webhook->digest, "", 1) != 1 ||
-        EVP_DigestUpdate(webhook->digest, job->id.at, job->id.len) != 1 ||
-        EVP_DigestUpdate(webhook->digest, "", 1) != 1 ||
-        EVP_DigestUpdate(webhook->digest, number, (size_t)len) != 1 ||
-        EVP_DigestFinal_ex(webhook->digest, digest, NULL) != 1)
-        return false;
-    memcpy(out, "msg_", 4);
-    for (size_t i = 0; i < ID_DIGEST_BYTES; i++) {
-        out[4 + 2 * i] = digits[digest[i] >> 4];
-        out[5 + 2 * i] = digits[digest[i] & 15];
-    }
-    out[WEBHOOK_ID_BYTES - 1] = 0;
-    return true;
-}
-
 /* Writes the signatures of all keys of a name, separated by blanks. */
 static bool sign_by_all(const struct signer *signer, const struct job *job,
                         struct webhook_headers *out)
@@ -193,7 +162,7 @@ enum webhook_result webhook_sign(struct webhook *webhook, const struct target_se
     struct signer *signer;
     out->timestamp_s = now_s;
     out->signature[0] = 0;
-    if (!make_id(webhook, job, out->id))
+    if (!message_id_write(&webhook->ids, job, out->id))
         return WEBHOOK_FAILED;
     if (setting->never_signs)
         return WEBHOOK_UNSIGNED;
@@ -213,11 +182,7 @@ struct webhook *webhook_new(struct guard *guard, const char *(*store_name)(void 
     if (!webhook)
         return NULL;
     webhook->guard = guard;
-    webhook->store_name = store_name;
-    webhook->store = store;
-    webhook->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    webhook->digest = EVP_MD_CTX_new();
-    if (webhook->sha256 && webhook->digest)
+    if (message_id_init(&webhook->ids, store_name, store))
         return webhook;
     webhook_free(webhook);
     return NULL;
@@ -228,7 +193,6 @@ void webhook_free(struct webhook *webhook)
     if (!webhook)
         return;
     drop_signers(webhook);
-    EVP_MD_CTX_free(webhook->digest);
-    EVP_MD_free(webhook->sha256);
+    message_id_fini(&webhook->ids);
     free(webhook);
 }

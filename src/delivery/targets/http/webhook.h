@@ -1,17 +1,13 @@
 /*
  * webhook: signs HTTP deliveries according to Standard Webhooks 1.0.
  *
- *   webhook-id          identifies the message: the same for all attempts of a job, so that a
- *                       receiver can detect a repetition; a new push of an ID has another one
+ *   webhook-id          identifies the message (targets/message_id.h)
  *   webhook-timestamp   seconds since 1970, of this attempt
  *   webhook-signature   "v1,BASE64" for each key, separated by blanks: HMAC-SHA256 over
  *                       ID.TIMESTAMP.BODY
  *
- * The ID is "msg_" and 32 hexadecimal digits, a digest of the store's name, topic, ID and push
- * number. The store's name is included because another store counts its pushes from the beginning
- * again, for the same topics. Topic and ID are not used directly: they may contain a '.', which
- * separates the signed parts. Besides, an ID may be reused when its job is gone, and a receiver
- * that drops repetitions would drop the new job.
+ * The topic and the job ID are not used directly: they may contain a '.', which separates the
+ * signed parts.
  *
  * Used on its owner's thread; the owner is the code that called webhook_new. Keys are stored only
  * in OpenSSL contexts, which are reused for further messages and recreated after the policy was
@@ -22,10 +18,11 @@
 
 #include "guard/guard.h"
 #include "job/job.h"
+#include "targets/message_id.h"
 #include "targets/setting.h"
 
 enum {
-    WEBHOOK_ID_BYTES = 4 + 32 + 1,
+    WEBHOOK_ID_BYTES = MESSAGE_ID_BYTES,
     /* "v1,", 44 bytes of base64, and a blank or the end for each. */
     WEBHOOK_SIGNATURE_BYTES = GUARD_KEYS_MAX * (3 + 44 + 1)
 };

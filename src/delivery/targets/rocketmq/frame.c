@@ -2,6 +2,7 @@
 
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "targets/meta.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
@@ -149,16 +150,13 @@ void rocketmq_emit_remark(struct slice remark, char *out, size_t bytes)
 {
     struct buffer scratch;
     struct slice text = {0};
-    size_t len = 0;
     buffer_init(&scratch, ROCKETMQ_HEADER_BYTES_MAX);
     if (remark.len && !json_string_bytes(remark, &scratch, &text))
         text = (struct slice){0};
     const char *colon = text.len ? memmem(text.at, text.len, "Exception: ", 11) : NULL;
     if (colon)
         text = slice_make(colon + 11, text.len - (size_t)(colon + 11 - text.at));
-    for (; len < text.len && len < bytes - 1 && text.at[len] != '\n' && text.at[len] != '\r'; len++)
-        out[len] = text.at[len] >= ' ' && text.at[len] <= '~' ? text.at[len] : '?';
-    out[len] = 0;
+    target_remark_write(text, out, bytes);
     buffer_fini(&scratch);
 }
 

@@ -87,26 +87,14 @@ struct rocketmq {
 
 /* ---- address ---- */
 
-struct rocketmq_place {
-    struct target_place names[URL_HOSTS_MAX];
-    size_t count;
-};
-
-static bool rocketmq_place_parse(struct slice to, struct rocketmq_place *out, char *error)
+static bool rocketmq_place_parse(struct slice to, struct target_places *out, char *error)
 {
-    struct url url, one;
-    char origin[GUARD_ORIGIN_BYTES];
-    if (!target_place_parse(to, target_rocketmq_schemes, &url, &out->names[0], error))
+    struct url url;
+    if (!target_places_parse(to, target_rocketmq_schemes, &url, out, error))
         return false;
     if (url.has_query || (url.path.len && !slice_is(url.path, "/")))
         return error_text(error, TARGET_ERROR_BYTES,
                           "a RocketMQ URL has name servers and no path, give the topic in 'topic'");
-    for (size_t i = 1; i < url.host_count; i++)
-        if (!guard_origin(&url, i, origin) ||
-            !target_place_parse(slice_of(origin), target_rocketmq_schemes, &one, &out->names[i],
-                                error))
-            return error_text(error, TARGET_ERROR_BYTES, "a name server's address cannot be read");
-    out->count = url.host_count;
     return true;
 }
 
@@ -717,13 +705,13 @@ static void on_iteration_end(void *ctx)
 static bool rocketmq_check(const struct target_setting *setting, struct slice to,
                            char error[TARGET_ERROR_BYTES])
 {
-    struct rocketmq_place place;
+    struct target_places places;
     const char *const texts[] = {setting ? setting->topic : NULL, setting ? setting->tags : NULL,
                                  setting ? setting->keys : NULL};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i] && !template_check(slice_of(texts[i]), error))
             return false;
-    return rocketmq_place_parse(to, &place, error);
+    return rocketmq_place_parse(to, &places, error);
 }
 
 static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
@@ -737,21 +725,21 @@ static struct target *rocketmq_open(const struct target_env *env,
 {
     static const struct rocketmq_names_events events = {
         .found = on_route, .missing = on_missing, .failed = on_names_failed, .gone = on_names_gone};
-    struct rocketmq_place place;
+    struct target_places places;
     char error[TARGET_ERROR_BYTES];
     (void)setting;
     struct rocketmq *rocketmq =
-        rocketmq_place_parse(to, &place, error) ? calloc(1, sizeof *rocketmq) : NULL;
+        rocketmq_place_parse(to, &places, error) ? calloc(1, sizeof *rocketmq) : NULL;
     if (!rocketmq || !outbox_init(&rocketmq->outbox, env, &outbox_kind, rocketmq)) {
         free(rocketmq);
         return NULL;
     }
     rocketmq->target.ops = &target_rocketmq;
-    rocketmq->is_tls = place.names[0].is_tls;
-    memcpy(rocketmq->login, place.names[0].origin, sizeof rocketmq->login);
+    rocketmq->is_tls = places.at[0].is_tls;
+    memcpy(rocketmq->login, places.at[0].origin, sizeof rocketmq->login);
     list_init(&rocketmq->brokers);
     rocketmq->names =
-        rocketmq_names_new(env, place.names, place.count, rocketmq->login, &events, rocketmq);
+        rocketmq_names_new(env, places.at, places.count, rocketmq->login, &events, rocketmq);
     rocketmq->ends = 1;
     if (rocketmq->names)
         return &rocketmq->target;

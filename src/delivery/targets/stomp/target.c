@@ -260,15 +260,6 @@ static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt
     return NULL;
 }
 
-/* Copies a text of the broker, shortened, with '?' for unprintable bytes. */
-static void copy_printable(struct slice remark, char out[REMARK_BYTES_MAX + 1])
-{
-    size_t len = remark.len < REMARK_BYTES_MAX ? remark.len : REMARK_BYTES_MAX;
-    for (size_t i = 0; i < len; i++)
-        out[i] = remark.at[i] >= ' ' && remark.at[i] <= '~' ? remark.at[i] : '?';
-    out[len] = 0;
-}
-
 /* Finds the message that an ERROR is about: the one it names, or the only one in flight. */
 static struct stomp_message *find_culprit(struct stomp *stomp, const struct stomp_frame *frame)
 {
@@ -286,7 +277,7 @@ static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
 {
     char remark[REMARK_BYTES_MAX + 1], error[REMARK_BYTES_MAX + 32];
     struct stomp_message *culprit = find_culprit(stomp, frame);
-    copy_printable(stomp_frame_header(frame, "message"), remark);
+    target_remark_write(stomp_frame_header(frame, "message"), remark, sizeof remark);
     (void)snprintf(error, sizeof error, "error of the broker: %s", remark);
     if (culprit)
         outbox_settle_as(&stomp->outbox, &culprit->message, TARGET_FAILED, false, error);
