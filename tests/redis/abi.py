@@ -20,7 +20,7 @@ FAILED, LEASE_OVER, REFUSED = range(1, 4)
 CANCEL, RESCHEDULE, RUN = range(1, 4)
 HELD_NOT, HELD_LIMIT, HELD_RATE, HELD_GROUP_LIMIT, HELD_GROUP_RATE, HELD_GROUP_PAUSED, HELD_GROUP_ORDER, HELD_HOLD = range(8)
 GROUP_GET, GROUP_PUT, GROUP_DELETE = range(1, 4)
-TOO_MANY_GROUPS = 99  # the number is an argument
+TOO_MANY_GROUPS, NOT_EMPTY = 99, 98  # these numbers are arguments
 TOPIC_GET, TOPIC_PUT, TOPIC_DELETE, TOPIC_PAUSE, TOPIC_RESUME, TOPIC_PURGE, TOPIC_REDRIVE = range(1, 8)
 REPLACE, KEEP, REJECT = range(1, 4)
 FIXED, EXPONENTIAL = 1, 2
@@ -108,9 +108,9 @@ def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict
                                                                      dead_letter_expired, dedup) + limits
 
 
-def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_burst=0):
+def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_burst=0, strict=False):
     """Limits and rates of a topic. rate: count and unit (1: per second)."""
-    return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", 0, 0)
+    return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", 0, int(strict))
 
 
 def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None):
@@ -461,7 +461,7 @@ class Shard:
         return status, Topic(answer.more[0]) if answer.more and answer.more[0] else None
 
     def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b"", pause_ms=0, pause_until=0):
-        return self.change_call("topic", verb, name, topics_max, makes, packed, extension, pause_ms, pause_until, ticket=ticket)
+        return self.change_call("topic", verb, name, topics_max, makes, packed, extension, pause_ms, pause_until, NOT_EMPTY, ticket=ticket)
 
     def stats(self, name):
         return self.topic(TOPIC_GET, name, ticket=b"")[1]

@@ -193,6 +193,7 @@ class _Topic:
         wanted = 51 + (1 + 4 * packed[51] if len(packed) > 51 and packed[12] == 4 else 0)
         if len(packed) not in (0, 40, wanted, wanted + 19, wanted + 19 + 33):
             self.blame(f"settings of {len(packed)} bytes")
+        self.is_strict = len(packed) > wanted + 19 and packed[-1] & 1 == 1
         self.places = {}
         self.judge_leaves()
         self.judge_ready()
@@ -216,7 +217,7 @@ class _Topic:
         if member in self.places:
             self.blame(f"{job.id!r} hangs in {self.places[member]} and in {where}")
         self.places[member] = where
-        if score != job.due:
+        if score != (0 if where.startswith("ready") and self.is_strict and job.attempt else job.due):
             self.blame(f"{job.id!r}: due {job.due}, in {where} by {score:.0f}")
         return job
 
@@ -376,27 +377,32 @@ class _Topic:
         if not self.hash.flags & state.SPECIAL or not self.hash.flags & state.FLOW:
             self.blame(f"has groups, and flags {self.hash.flags}")
         groups = {name: state.group_read(data) for name, data in self.get("groups").items()}
-        in_flight, ready, heads = collections.Counter(), collections.Counter(), collections.defaultdict(dict)
+        in_flight, ready, tried, heads = collections.Counter(), collections.Counter(), collections.Counter(), collections.defaultdict(dict)
         for member, where in self.places.items():
             job = self.jobs[member[6:]]
+            if self.is_strict and job.attempt and job.state == DELAYED:
+                tried[job.group] += 1
             if where == "held":
                 in_flight[job.group] += 1
             elif where.startswith("ready"):
                 ready[job.group] += 1
-                head = (job.due, job.sequence)
+                head = (0 if self.is_strict and job.attempt else job.due, job.sequence)
                 heads[job.group][job.priority] = min(head, heads[job.group].get(job.priority, head))
         own, turns = self.get("group"), collections.defaultdict(set)
-        for name in set(groups) | set(in_flight) | set(ready):
+        for name in set(groups) | set(in_flight) | set(ready) | set(tried):
             group = groups.get(name)
             if group is None:
                 self.blame(f"group {name!r}: {in_flight[name]} in flight, {ready[name]} ready, and it is not kept")
                 continue
-            if (group.in_flight, group.ready, group.heads) != (in_flight[name], ready[name], heads[name]):
-                self.blame(f"group {name!r}: kept {dict(group)}, a scan finds {in_flight[name]} in flight, {ready[name]} ready, first {heads[name]}")
+            if (group.in_flight, group.ready, group.tried, group.heads) != (in_flight[name], ready[name], tried[name], heads[name]):
+                self.blame(f"group {name!r}: kept {dict(group)}, a scan finds {in_flight[name]} in flight, {ready[name]} ready, {tried[name]} tried, first {heads[name]}")
+            if self.is_strict and group.bits & 1 and (group.in_flight or group.tried and all(due for due, _ in group.heads.values())):
+                self.blame(f"group {name!r} is served before a job in front of it has ended")
             if bool(group.bits & 2) != (name in self.get("wakes")):
                 self.blame(f"group {name!r}: its bits {group.bits} and T:wakes say two things")
             weight = (own[name][0] if name in own else 0) or 1
-            for priority, (due, sequence) in group.heads.items() if group.bits & 1 else ():
+            heads_in_turn = sorted(group.heads.items(), key=lambda head: (head[1][0] > 0, head[0] if head[1][0] else head[1][1]))[:1] if self.is_strict else group.heads.items()
+            for priority, (due, sequence) in heads_in_turn if group.bits & 1 else ():
                 numbers = (group.in_flight * 10000 // weight, group.passed, due, sequence)
                 turns[str(priority).encode()].add(b"".join(number.to_bytes(6, "big") for number in numbers) + name)
         found = {priority: set(members) for priority, members in self.kinds["turns"].items()}
@@ -405,7 +411,7 @@ class _Topic:
         is_open = sum(group.ready for group in groups.values() if group.bits & 1)
         if self.hash.flow_open != is_open:
             self.blame(f"counts {self.hash.flow_open} jobs that may be delivered, by its groups {is_open}")
-        for reason in (3, 4, 5, 7):
+        for reason in (3, 4, 5, 6, 7):
             shut = sum(group.ready for group in groups.values() if group.bits >> 2 == reason)
             if self.hash[f"flow_shut_{reason}"] != shut:
                 self.blame(f"counts {self.hash[f'flow_shut_{reason}']} jobs that are held for reason {reason}, by its groups {shut}")

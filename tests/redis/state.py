@@ -14,8 +14,8 @@ CORE_TEXTS = ("next_topic", "run", "lease_key")
 TOPIC_NUMBERS = (("flags", 2), *((figure, -6) for figure in FIGURES), ("next", 6), ("listed", 6))
 
 FLOW_NUMBERS = (("flow_pass", 6), ("flow_full", 7), ("flow_hold", 6), ("flow_open", 6), ("flow_bits", 1),
-                *((f"flow_shut_{reason}", 6) for reason in (3, 4, 5, 7)))
-GROUP_NUMBERS = (("bits", 1), ("in_flight", 4), ("passed", 6), ("full", 7), ("hold", 6), ("ready", 4), ("heads", 1))
+                *((f"flow_shut_{reason}", 6) for reason in (3, 4, 5, 6, 7)))
+GROUP_NUMBERS = (("bits", 1), ("in_flight", 4), ("tried", 4), ("passed", 6), ("full", 7), ("hold", 6), ("ready", 4), ("heads", 1))
 
 
 class Values(dict):

@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from abi import ACK, CANCEL, DEAD, GROUP_PUT, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
+from abi import ACK, CANCEL, DEAD, GROUP_PUT, LEASED, NACK, OK, READY, TOPIC_PUT, flow, job, pack, settings, unpack
 import state
 from invariants import NUMBERS_END, PER_PART, PER_TOPIC, scan
 from test_invariants import DAMAGES
@@ -755,6 +755,19 @@ def spoil_group(name, **fields):
     return with_groups(spoil)
 
 
+def spoil_strict(**fields):
+    """A group of another, strict topic, of which one tried job waits in front of a newer one."""
+    def spoil(shard):
+        shard.topic(TOPIC_PUT, "strict", settings(flow=flow(strict=True)), 1)
+        shard.push("strict", job("1", group="a"), job("2", group="a"))
+        shard.answer((NACK, shard.take("strict")[0].delivery, 0, b"no"))
+        assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
+        group = state.group_read(shard.client.hget(f"{shard.tag}:groups:strict", "a"))
+        group.update(fields)
+        shard.client.hset(f"{shard.tag}:groups:strict", "a", state.group_written(group))
+    return spoil
+
+
 GROUPS = {
     "a group in flight that is not": (spoil_group("a", in_flight=7), "the group 'a' counts 7 in flight"),
     "a group with too few ready jobs": (spoil_group("a", ready=1), "the group 'a' counts 0 in flight and 1 ready, but there are 0 and 2"),
@@ -770,6 +783,26 @@ GROUPS = {
     "a count of jobs that may be delivered": (with_groups(lambda shard: spoil_topic(flow_open=77)(shard)), "counts 77 jobs that may be delivered"),
     "groups without the flag": (with_groups(lambda shard: without(state.GROUPED)(shard)), "of a group, but the topic lacks the flag"),
 }
+
+
+@pytest.mark.parametrize("fields, finding", [
+    ({"tried": 0}, "the group 'a' counts 0 tried jobs, but there are 1"),
+    ({"tried": 3}, "the group 'a' counts 3 tried jobs, but there are 1"),
+    ({"heads": {100: (7, 7)}}, "the group 'a' has another first job"),
+])
+def test_tried_jobs_of_a_strict_group_are_counted(shard, fields, finding):
+    spoil_strict(**fields)(shard)
+    assert only(must_be_mended(shard), finding)
+    [found] = shard.take("strict")
+    assert found.id == b"1" and shard.take("strict") == []
+
+
+def test_a_tried_job_by_its_due_in_a_strict_group_is_put_in_front(shard):
+    spoil_strict()(shard)
+    [member] = shard.client.zrangebyscore(f"{shard.tag}:ready:strict:100:a", 0, 0)
+    shard.client.zadd(f"{shard.tag}:ready:strict:100:a", {member: state.NONE})
+    assert only(must_be_mended(shard), "instead of 0")
+    assert [found.id for found in shard.take("strict")] == [b"1"]
 
 
 @pytest.mark.parametrize("damage", GROUPS)

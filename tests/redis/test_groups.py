@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from abi import (ACK, CANCEL, CREATED, GROUP_DELETE, GROUP_GET, GROUP_PUT, HELD_GROUP_LIMIT, HELD_GROUP_PAUSED, HELD_GROUP_RATE, HELD_HOLD, HELD_LIMIT, HELD_NOT, HELD_RATE, NACK,
+from abi import (ACK, CANCEL, CREATED, DELAYED, GROUP_DELETE, GROUP_GET, GROUP_PUT, HELD_GROUP_LIMIT, HELD_GROUP_ORDER, HELD_GROUP_PAUSED, HELD_GROUP_RATE, HELD_HOLD, HELD_LIMIT, HELD_NOT, HELD_RATE, LEASED, NACK,
                  OK, READY, RETURN, RUN, TOPIC_PUT, Shard, flow, job, settings)
 
 
@@ -287,3 +287,55 @@ def test_a_limit_that_is_reached_with_the_last_ready_job_leaves_no_empty_line(sh
     shard.must_be_sound()
     shard.push("t", job("c", group="c", priority=100))
     assert [found.id for found in shard.take("t", 10)] == [b"c"]
+
+
+# ---- strict order ----
+
+def test_a_tried_job_is_listed_by_its_due(shard):
+    put(shard, strict=True)
+    for number in range(4):
+        shard.push("t", job(f"a{number}", group="a"), job(f"b{number}", group="b"))
+        shard.jump(10)
+    shard.answer(*[(NACK, found.delivery, 0, b"no") for found in shard.take("t")])
+    found = shard.list_all("t", READY, limit=3)
+    assert [one.id.decode() for one in found] == ["a1", "b1", "a2", "b2", "a3", "b3", "a0", "b0"]
+    assert [one.id for one in shard.list_all("t", limit=2)] == [one.id for one in found]
+    assert shard.groups("t")[1][0][5] == found[-2].due == shard.stats("t").oldest_due  # of the first job of its order
+    shard.purge_all("t", READY)
+    shard.push("t", job("last", group="a"))
+    assert [one.id for one in shard.take("t")] == [b"last"]
+
+
+@pytest.mark.parametrize("state", [DELAYED, READY, 0])
+def test_purged_jobs_release_their_strict_group(shard, state):
+    put(shard, strict=True)
+    push_each(shard, "t", "ab", 2)
+    shard.answer(*[(NACK, found.delivery, 0 if state == READY else 60_000, b"no") for found in shard.take("t")])
+    shard.purge_all("t", state)
+    push_each(shard, "t", "ab")
+    assert len(shard.take("t")) == 2
+
+
+def test_a_strict_group_is_kept_while_a_tried_job_waits(shard):
+    put(shard, strict=True)
+    push_each(shard, "t", "a")
+    shard.answer((NACK, shard.take("t")[0].delivery, 60_000, b"no"))
+    shard.push("t", job("a1", group="a"), job("urgent", group="a", priority=0))
+    assert shard.take("t") == [] and shard.get("t", "a1").held_by == HELD_GROUP_ORDER
+    assert shard.stats("t").held == shard.stats("t").ready == 2
+    shard.jump(61_000)
+    assert [found.id for found in shard.take("t")] == [b"a0"] and shard.take("t") == []
+
+
+def test_the_first_tried_job_of_several_priorities_comes_first(shard):
+    put(shard, strict=True)
+    shard.push("t", job("low", group="a", priority=200), job("high", group="a", priority=1), job("middle", group="a"))
+    pick = b"\0\0\0\1\0\1\0\0\0\0\0\0\0\0\0\0\0\0"
+    for name in ("middle", "low"):  # leases by id ignore the order
+        shard.change_call("pick", pick, name, "t")
+    leased = shard.list("t", LEASED)[2]
+    shard.answer(*[(NACK, found.delivery, 0, b"no") for found in leased])
+    for name in (b"low", b"middle", b"high"):
+        [found] = shard.take("t")
+        assert found.id == name and shard.take("t") == []
+        shard.answer((ACK, found.delivery))

@@ -7,7 +7,7 @@ import pytest
 from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, GROUP_DELETE, GROUP_PUT, IS_LEASED, LEASED, NACK, NONE, OK, READY,
                  REFUSE, RESCHEDULE, RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, flow, job, settings)
 
-TOPICS = ("plain", "ttl", "dedup", "short", "kept", "groups", "limits")
+TOPICS = ("plain", "ttl", "dedup", "short", "kept", "groups", "limits", "strict")
 STEPS = 300
 SEEDS = int(os.environ.get("TARRY_TEST_SEEDS", 3))
 NAMES = [f"id{n}" for n in range(40)]
@@ -37,6 +37,8 @@ class Actor:
         pick = self.random.choice
         if name == "groups":
             return pick((None, flow(group_limit=pick((0, 1, 3)), group_rate=pick(((0, 0), (20, 1))), limit=pick((0, 5)))))
+        if name == "strict":
+            return flow(strict=self.random.random() < 0.9, limit=pick((0, 0, 5)), group_rate=pick(((0, 0), (0, 0), (20, 1))))
         return flow(limit=pick((0, 1, 7)), rate=pick(((0, 0), (10, 1))), burst=pick((0, 3))) if name == "limits" else None
 
     def step(self):
@@ -59,7 +61,7 @@ class Actor:
         for _ in range(pick((1, 1, 5, 30))):
             own = {"ttl": pick((0, 400)), "lease": pick((0, 700)), "attempts": pick((0, 1, 3))} if self.random.random() < 0.2 else None
             past = (self.random.randrange(2), self.random.randrange(4), b"then") if self.random.random() < 0.1 else None
-            group = pick((None, "a", "a", "b", "c")) if name == "groups" else None
+            group = pick((None, "a", "a", "b", "c")) if name in ("groups", "strict") else None
             jobs.append(job(pick(NAMES), b"x" * self.random.randrange(50), delay=pick((None, 0, 10, 300, 3000)), on_conflict=self.random.randrange(4),
                             priority=pick((None, None, None, 0, 100, 65535)), own=own, past=past,
                             keep=pick((None, None, None, None, 0, 700, 3000)), awaits=self.random.random() < 0.1, group=group))

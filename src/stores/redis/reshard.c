@@ -225,10 +225,34 @@ static void copy_end(struct reshard *reshard)
         reshard->left = 0; /* the next step starts another round */
 }
 
+/* Fails if the topic has strict groups and its order would not hold. While jobs move, they are delivered from the old and the new shards,
+ * so a job could be delivered before the one in front of it. */
+static bool keeps_order(struct reshard *reshard, const struct queue_topic *topic)
+{
+    int bytes = (int)topic->name.len;
+    const char *name = topic->name.at;
+    if (topic->settings.flow.group_order != FLOW_STRICT || reshard->step != COPY_FIRST)
+        return true;
+    if (reshard->target.shards > 1)
+        FAIL(reshard, -EBUSY,
+             "the topic '%.*s' has group_order=strict, which needs one shard; nothing was changed",
+             bytes, name);
+    else if (!topic->paused)
+        FAIL(reshard, -EBUSY,
+             "the topic '%.*s' has group_order=strict, and its order would not hold while its jobs "
+             "move; pause it until this is done: tarry pause %.*s",
+             bytes, name, bytes, name);
+    else
+        return true;
+    return false;
+}
+
 static void copy_next(struct reshard *reshard)
 {
     while (reshard->topic < reshard->topics->topic_count) {
         const struct queue_topic *topic = &reshard->topics->topics[reshard->topic++];
+        if (!keeps_order(reshard, topic))
+            return;
         if (is_copied(reshard, topic))
             continue;
         reshard->changed++;

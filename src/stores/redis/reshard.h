@@ -36,7 +36,7 @@ struct redis_reshard_report {
 /*
  * Runs the change. Returns 0, or a negative errno with `error`: -EHOSTUNREACH unreachable, -EACCES
  * access denied, -EDOM invalid URL, -ENOENT no queue there, -EALREADY it already has that many
- * shards, -EBUSY a change to another number is in progress, -EINVAL rejected by Redis, -ENOMEM.
+ * shards, -EBUSY a change to another number is in progress or a topic has strict groups (docs/flow.md), -EINVAL rejected by Redis, -ENOMEM.
  */
 int redis_reshard_run(const struct redis_reshard_options *options,
                       struct redis_reshard_report *report);

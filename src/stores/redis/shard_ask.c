@@ -413,7 +413,8 @@ static bool topic_ask(struct inquiry *inquiry)
                       call->verb == QUEUE_TOPIC_PUT ? call->settings.extension : (struct slice){0});
     redis_command_number(args, call->pause_ms);
     redis_command_number(args, call->pause_until_ms);
-    return redis_shard_send(inquiry->shard, &inquiry->call, changes ? 8 : 9);
+    redis_command_number(args, QUEUE_NOT_EMPTY);
+    return redis_shard_send(inquiry->shard, &inquiry->call, changes ? 9 : 10);
 }
 
 /* ---- a topic: purge, delete, redrive, step by step ---- */

@@ -5,11 +5,22 @@ import re
 
 import pytest
 from server import eventually
-from test_sqs import client_of, refused, start  # noqa: F401
+from test_sqs import ACCOUNT, FLAGS, REGION, client_of, refused
 
 FIFO = {"FifoQueue": "true"}
 BY_CONTENT = {**FIFO, "ContentBasedDeduplication": "true"}
 ALL = {"MessageSystemAttributeNames": ["All"], "WaitTimeSeconds": 1}
+
+
+@pytest.fixture(params=["embedded", "redis"])
+def start(request, start_server):
+    """start(): a server with the calls of SQS, and an SDK."""
+    def start(*flags, **options):
+        store = ["--store", request.getfixturevalue("start_redis")(aof="everysec").url, "--listen", "127.0.0.1:0"] if request.param == "redis" else FLAGS
+        server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *store, *flags, **options)
+        return server, client_of(server.port)
+
+    return start
 
 
 def made(sqs, name="q.fifo", **attributes):
@@ -87,7 +98,7 @@ def test_the_fifo_dead_letter_queue_gets_the_message_and_the_group_continues(sta
 
 
 def test_a_deduplication_id_counts_for_five_minutes_also_after_the_delete(start):
-    server, sqs = start("--test-clock")
+    server, sqs = start("--test-clock=2030-01-01T00:00:00Z")
     url = made(sqs)
     first = send(sqs, url, "one", MessageDeduplicationId="id")
     other = send(sqs, url, "two", "h", MessageDeduplicationId="id")

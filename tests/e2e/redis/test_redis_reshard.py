@@ -56,6 +56,17 @@ def test_rejects_invalid_numbers(redis_server, start_server):
     assert "cannot" in reshard("redis://127.0.0.1:1", 2, code=3).lower()
 
 
+def test_a_strict_topic_stays_on_one_shard(redis_server, start_server):
+    store = url_of(redis_server, "strict")
+    client = start_server("--store", store, "--shards", "1").client()
+    client.call("PUT", "/v1/topics/ledger", json.dumps({"group_order": "strict"}).encode())
+    client.push("ledger", "1", group="a")
+    assert "'ledger' has group_order=strict, which needs one shard; nothing was changed" in reshard(store, 3, code=1)
+    client.push("ledger", "2", group="a")
+    [taken] = client.take("ledger", max=2)
+    assert taken["id"] == "1"
+
+
 @pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 3), (2, 5)])
 def test_moves_everything_unchanged(redis_server, start_server, before, after):
     store = url_of(redis_server, f"along{before}{after}")

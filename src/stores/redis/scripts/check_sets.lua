@@ -61,7 +61,9 @@ local function check_ready(t)
     local members, following = scan(key, 'ZSCAN', inside)
     check_members(t, key, 'ready of priority ' .. priority, members, function(j, by)
         if tostring(flow.lane_of(j)) ~= priority then return format(', its own is %s', flow.lane_of(j)) end
-        return waits(j, by)
+        if j.state == LEASED_STATE or j.state == DEAD then return '' end
+        local score_of = t.flow and flow.score_of(t, j) or j.due
+        if by ~= score_of then return format(' by %d instead of %d', by, score_of) end
     end)
     if step.repairs and exists then ready_is_empty(t, priority) end
     return score .. ' ' .. priority .. ' ' .. (following == '' and '-' or following)

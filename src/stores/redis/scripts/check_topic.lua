@@ -261,6 +261,21 @@ local function in_flight_found()
     return found
 end
 
+-- Returns how many tried jobs of each group wait, if the topic is strict.
+local function tried_found()
+    local tries, found, ids = flow.is_strict(t) and call('HGETALL', t.tries) or {}, {}, {}
+    for i = 1, #tries, 2 do
+        if is_readable_try(tries[i + 1]) then
+            local state, _, attempt = unpack_from(TRY, tries[i + 1])
+            if state == DELAYED and attempt > 0 then ids[#ids + 1] = tries[i] end
+        end
+    end
+    for _, j in ipairs(jobs_get(t, ids)) do
+        if j then found[flow.group_of(j)] = (found[flow.group_of(j)] or 0) + 1 end
+    end
+    return found
+end
+
 -- Returns of each group how many jobs are ready, and the first of each priority; and the priorities.
 local function ready_found()
     local found, priorities = {}, {}
@@ -288,7 +303,11 @@ local function heads_agree(a, b)
     return true
 end
 
-local function check_group(g, in_flight, found)
+local function check_group(g, in_flight, found, tried)
+    if g.tried ~= tried and find(t.name, '', format("the group '%s' counts %d tried jobs, but there are %d", g.name, g.tried, tried), 'counted again') then
+        flow.touch(t, g)
+        g.tried = tried
+    end
     if g.in_flight ~= in_flight or g.ready ~= found.ready or not heads_agree(g.heads, found.heads) then
         local what = format("the group '%s' counts %d in flight and %d ready, but there are %d and %d", g.name, g.in_flight, g.ready, in_flight, found.ready)
         if g.in_flight == in_flight and g.ready == found.ready then what = format("the group '%s' has another first job than it knows of", g.name) end
@@ -332,8 +351,8 @@ local function check_groups()
         if call('EXISTS', t.groups, t.group_settings, t.wakes) > 0 and find(t.name, '', 'has groups, but lacks the flag', 'flag set') then flow.group_all(t) end
         if not has(t, flow.GROUPED) then return '' end
     end
-    if call('HLEN', t.groups) + call('ZCARD', t.priorities) + call('ZCARD', t.held) > GROUPS_MAX then
-        find(t.name, '', 'has too many groups or leases to count them in one step', 'run it again when there are fewer', 3)
+    if call('HLEN', t.groups) + call('ZCARD', t.priorities) + call('ZCARD', t.held) + (flow.is_strict(t) and call('HLEN', t.tries) or 0) > GROUPS_MAX then
+        find(t.name, '', 'has too many groups, leases or tried jobs to count them in one step', 'run it again when there are fewer', 3)
         return ''
     end
     if call('EXISTS', t.group_settings) == 1 and not t.flow.has_own
@@ -346,7 +365,7 @@ local function check_groups()
             call('HDEL', t.group_settings, settings[i])
         end
     end
-    local in_flight, ready, priorities = in_flight_found(), ready_found()
+    local in_flight, tried, ready, priorities = in_flight_found(), tried_found(), ready_found()
     local stored, names, wanted, open = call('HGETALL', t.groups), {}, {}, 0
     local shut = flow.none_shut()
     for i = 1, #stored, 2 do
@@ -358,6 +377,7 @@ local function check_groups()
     end
     for name in pairs(in_flight) do names[#names + 1] = name end
     for name in pairs(ready) do names[#names + 1] = name end
+    for name in pairs(tried) do names[#names + 1] = name end
     flow.load(t, names)
     for priority in pairs(priorities) do wanted[priority] = {} end
     for name, g in pairs(t.known_groups) do
@@ -367,7 +387,7 @@ local function check_groups()
             wanted[priority] = wanted[priority] or {}
             wanted[priority][member] = g
         end
-        check_group(g, in_flight[name] or 0, ready[name] or {ready = 0, heads = {}})
+        check_group(g, in_flight[name] or 0, ready[name] or {ready = 0, heads = {}}, tried[name] or 0)
     end
     for priority, members in pairs(wanted) do check_turns(priority, members) end
     if t.flow.open ~= open and find(t.name, '', format('counts %d jobs that may be delivered, but its groups have %d', t.flow.open, open), 'counted again') then

@@ -61,6 +61,14 @@ local function add_from(key, rank, room, state_is)
     return #some / 2
 end
 
+-- Adds ready jobs after the cursor: {member, due, …}.
+local function add_after(jobs)
+    for i = 1, #jobs, 2 do
+        local due, number = jobs[i + 1], sequence_of(jobs[i])
+        if due > after_due or due == after_due and number > after_sequence then found[#found + 1] = {due, number, sub(jobs[i], 7), READY} end
+    end
+end
+
 local function add_leaves()
     local first = after_due >= 0 and leaf_of(t, after_due)
     local rank = first and call('ZRANK', t.index, first) or 0
@@ -85,7 +93,9 @@ if state == 0 or state == DEAD then add_from(t.dead, rank_after(t.dead), limit +
 if state == 0 or state == READY then
     for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
         local key = t.ready_of .. priority
-        add_from(key, rank_after(key), limit + 1, READY)
+        local tried = t.flow and flow.tried_first(t, key) or {}
+        add_after(tried)
+        add_from(key, max(#tried / 2, rank_after(key)), limit + 1, READY)
     end
 end
 if state == 0 or state == READY or state == DELAYED then

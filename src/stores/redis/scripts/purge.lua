@@ -57,6 +57,7 @@ local function purge_waiting(key)
             if attempt > 0 then retrying = retrying + 1 end
         end
     end
+    if t.flow then flow.purged(t, members) end
     count(t, 'retrying', -retrying)
     count(t, 'delayed', retrying - #members)
     forget(members)
@@ -80,6 +81,7 @@ local function purge_ready()
         if t.flow then
             local number, group = flow.lane_read(priority)
             flow.ready_removed(t, number, group, #members)
+            flow.purged(t, members)
         end
         call_many('ZREM', t.expiry, members)
         count(t, 'ready', -#members)

@@ -2,7 +2,7 @@
 -- One topic: reads it, sets it, pauses and resumes it.
 local ticket, verb, name, topics_max, makes, settings, extension = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local pause_ms, pause_until = tonumber(ARGV[8] or 0), tonumber(ARGV[9] or 0)
-local PUT, PAUSE, RESUME = 2, 4, 5
+local PUT, PAUSE, RESUME, NOT_EMPTY = 2, 4, 5, tonumber(ARGV[10])
 begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
@@ -17,6 +17,7 @@ end
 if not t then return shown(pack('>B', NOT_FOUND)) end
 
 if verb == PUT then
+    if not topic_rules.may_be_set(t, settings) then return changed(ticket, pack('>B', NOT_EMPTY)) end
     topic_rules.settings_put(t, settings)
     if extension ~= '' then
         call('SET', t.extension, extension)

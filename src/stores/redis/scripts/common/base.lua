@@ -127,7 +127,7 @@ end
 local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, moved = 6} -- outcomes
 
 -- Groups, limits, rates and holds (flow.lua). FLAG, GROUPED: flags of a topic that has any, and of one that has groups. RECORD: flag of a record with a group. MARK: see flow.mark.
-local flow = {FLAG = 8192, GROUPED = 16384, RECORD = 64, BYTES = 50, MARK = 64}
+local flow = {FLAG = 8192, GROUPED = 16384, RECORD = 64, BYTES = 56, MARK = 64}
 
 -- ---- reaching the shard ----
 

@@ -47,7 +47,7 @@ local function move_looking(t, due)
             if records[i] then
                 local j = job_make(t, ids[i], records[i], tries[i])
                 count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
-                ready_add(t, j.priority, {j.due, j.member}, flow.group_of(j))
+                ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, flow.group_of(j))
                 expire_later(t, j)
             end
         end

@@ -2,17 +2,18 @@
 -- parts before this one call them. A call changes groups in memory; flow.settle writes them and updates the sets of runnable and waiting groups.
 function flow.fill()
 
-local TOPIC = '>I6I7I6I6BI6I6I6I6'  -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits, ready jobs of other groups by SHUT_BY
+local TOPIC = '>I6I7I6I6BI6I6I6I6I6' -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits, ready jobs of other groups by SHUT_BY
 local WAS_OPEN, HAS_OWN = 1, 2      -- bits: jobs could be delivered when the topic was written; some groups have settings of their own
-local GROUP = '>BI4I6I7I6I4B'       -- bits, in flight, pass, bucket, end of a hold, ready jobs, heads
+local GROUP = '>BI4I4I6I7I6I4B'     -- bits, in flight, tried, pass, bucket, end of a hold, ready jobs, heads
 local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
-local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 29, 14
+local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 33, 14
+local NO_DUE = '\0\0\0\0\0\0' -- of the head of a tried job (flow.score_of)
 local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
-local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, HOLD = 1, 2, 3, 4, 5, 7 -- enum flow_held
-local SHUT_BY = {GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, HOLD}
+local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD = 1, 2, 3, 4, 5, 6, 7 -- enum flow_held
+local SHUT_BY = {GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD}
 local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0}
 local NOTHING = {}
 
@@ -26,6 +27,15 @@ end
 
 local function is_grouped(t)
     return t.f[1] >= flow.GROUPED
+end
+
+-- Returns whether no job of a group is delivered before the one in front of it has ended (job/flow.h). Such a topic has groups.
+local function is_strict(t)
+    local known = t.is_strict
+    if known ~= nil then return known end
+    local s = t.flow and settings_of(t).flow
+    t.is_strict = s and s.is_strict or false
+    return t.is_strict
 end
 
 -- ---- rules in force: this shard's share ----
@@ -78,7 +88,7 @@ end
 -- Reads the flow of a topic behind its numbers.
 function flow.read(text, at)
     local w, bits, shut = {}, nil, {}
-    w.pass, w.full, w.hold, w.open, bits, shut[GROUP_LIMIT], shut[GROUP_RATE], shut[GROUP_PAUSED], shut[HOLD] = unpack_from(TOPIC, text, at)
+    w.pass, w.full, w.hold, w.open, bits, shut[GROUP_LIMIT], shut[GROUP_RATE], shut[GROUP_PAUSED], shut[GROUP_ORDER], shut[HOLD] = unpack_from(TOPIC, text, at)
     w.shut = shut
     w.was_open, w.has_own = bits % 2 == WAS_OPEN, bits >= HAS_OWN
     return w
@@ -113,7 +123,7 @@ function flow.open_of(t)
 end
 
 function flow.none_shut()
-    return {[GROUP_LIMIT] = 0, [GROUP_RATE] = 0, [GROUP_PAUSED] = 0, [HOLD] = 0}
+    return {[GROUP_LIMIT] = 0, [GROUP_RATE] = 0, [GROUP_PAUSED] = 0, [GROUP_ORDER] = 0, [HOLD] = 0}
 end
 
 -- Returns the groups with ready or leased jobs, and the ready jobs by what holds them, as a topic is shown.
@@ -184,13 +194,33 @@ local function turn_of(g, head)
     return pack('>I6I6', load_of(g), g.pass) .. head .. g.name
 end
 
+-- Returns the priority of the first job of a strict group: a tried one, else that of the first priority. nil: no job is ready.
+local function first_priority(g)
+    local first, tried = nil, nil
+    for priority, head in pairs(g.heads) do
+        if sub(head, 1, 6) == NO_DUE then
+            if not tried or head < g.heads[tried] then tried = priority end
+        elseif not first or priority < first then
+            first = priority
+        end
+    end
+    return tried or first, tried ~= nil
+end
+
+-- Returns the heads of the group that have a turn if it may be served: of a strict group only its first job.
+local function heads_in_turn(t, g)
+    if not is_strict(t) then return g.heads end
+    local first = first_priority(g)
+    return first and {[first] = g.heads[first]} or NOTHING
+end
+
 -- Makes a group from what is stored of it, if anything. `heads`: by priority; `places`: its entries in T:turns by priority. `turn`: one that is known, or nil.
-local function group_make(name, text, own, turn)
+local function group_make(t, name, text, own, turn)
     local g
     if text and flow.group_is_whole(text) then
-        local bits, in_flight, pass, full, hold, ready, count, at = unpack_from(GROUP, text)
+        local bits, in_flight, tried, pass, full, hold, ready, count, at = unpack_from(GROUP, text)
         local heads = {}
-        g = {name = name, in_flight = in_flight, pass = pass, full = full, hold = hold, ready = ready, heads = heads, places = NOTHING, open = 0,
+        g = {name = name, in_flight = in_flight, tried = tried, pass = pass, full = full, hold = hold, ready = ready, heads = heads, places = NOTHING, open = 0,
              is_stored = true, in_wakes = bits % SHUT >= IN_WAKES, by = floor(bits / SHUT), shut = bits >= SHUT and ready or 0}
         for from = at, at + HEAD_BYTES * (count - 1), HEAD_BYTES do
             local high, low = byte(text, from, from + 1)
@@ -199,11 +229,11 @@ local function group_make(name, text, own, turn)
         if own and flow.own_is_whole(own) then g.own = own_read(own) end -- else it was spoiled: a check finds it
         if bits % 2 == IN_TURNS then
             g.places, g.open = {}, ready
-            for priority, head in pairs(heads) do g.places[priority] = turn and count == 1 and turn or turn_of(g, head) end
+            for priority, head in pairs(heads_in_turn(t, g)) do g.places[priority] = turn and count == 1 and turn or turn_of(g, head) end
         end
         return g
     end
-    g = {name = name, in_flight = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, by = 0, shut = 0, is_stored = text and true or false}
+    g = {name = name, in_flight = 0, tried = 0, pass = 0, full = 0, hold = 0, ready = 0, heads = {}, places = NOTHING, open = 0, by = 0, shut = 0, is_stored = text and true or false}
     if own and flow.own_is_whole(own) then g.own = own_read(own) end
     return g
 end
@@ -213,7 +243,7 @@ local function group_text(g)
     for priority, head in pairs(g.heads) do
         text, count = text .. char(floor(priority / 256), priority % 256) .. head, count + 1
     end
-    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0) + SHUT * g.by, g.in_flight, g.pass, g.full, g.hold, g.ready, count) .. text
+    return pack(GROUP, (g.open > 0 and IN_TURNS or 0) + (g.in_wakes and IN_WAKES or 0) + SHUT * g.by, g.in_flight, g.tried, g.pass, g.full, g.hold, g.ready, count) .. text
 end
 
 -- Reads groups that this call has not read yet. `turns`: an entry of each in T:turns, or nil.
@@ -227,7 +257,7 @@ function flow.load(t, names, turns)
         end
     end
     local texts, owns = ask_many('HMGET', t.groups, missing), t.flow.has_own and ask_many('HMGET', t.group_settings, missing)
-    for i = 1, #missing do known[missing[i]] = group_make(missing[i], texts[i], owns and owns[i], places[i]) end
+    for i = 1, #missing do known[missing[i]] = group_make(t, missing[i], texts[i], owns and owns[i], places[i]) end
 end
 
 function flow.group(t, name)
@@ -334,6 +364,41 @@ function flow.ready_removed(t, priority, name, count, number)
     end
 end
 
+-- Returns the score of a job in its line of ready jobs: its due, but 0 of a tried job of a strict topic, which comes before all others.
+function flow.score_of(t, j)
+    return j.attempt > 0 and is_strict(t) and 0 or j.due
+end
+
+-- Returns the due of the first job of a line of ready jobs from its member and score.
+function flow.due_of(t, member, score)
+    if score > 0 or not is_strict(t) then return score end
+    local try = call('HGET', t.tries, sub(member, 7))
+    return try and select(4, unpack_from(TRY, try)) or score
+end
+
+-- A job that waits, ready or not, was added to (1) or removed from (-1) the tried ones of its group, if it was tried.
+function flow.tried(t, j, step)
+    if j.attempt == 0 or not is_strict(t) then return end
+    local g = touch(t, flow.group(t, flow.group_of(j)))
+    g.tried = max(0, g.tried + step)
+end
+
+-- These waiting jobs are about to be forgotten.
+function flow.purged(t, members)
+    for i = 1, is_strict(t) and #members or 0 do
+        local j = job_find(t, sub(members[i], 7))
+        if j then flow.tried(t, j, -1) end
+    end
+end
+
+-- Returns the tried jobs at the beginning of a line of ready jobs: {member, due, …}. They are listed by their due.
+function flow.tried_first(t, key)
+    local members = is_strict(t) and call('ZRANGE', key, '0', '0', 'BYSCORE') or NOTHING
+    local found = {}
+    for i = 1, #members do found[2 * i - 1], found[2 * i] = members[i], flow.due_of(t, members[i], 0) end
+    return found
+end
+
 -- The lease of a job ended, in whatever way.
 function flow.released(t, name)
     if not is_grouped(t) then return end
@@ -345,6 +410,13 @@ function flow.released_all(t, names)
     if not is_grouped(t) then return end
     flow.load(t, names)
     for i = 1, #names do flow.released(t, names[i]) end
+end
+
+-- The first job of the group's line is leased. Returns whether it was tried.
+function flow.untry(t, g)
+    if g.due > 0 or not is_strict(t) then return false end
+    g.tried = max(0, g.tried - 1)
+    return true
 end
 
 -- Counts a delivery of the group in its order.
@@ -371,6 +443,7 @@ local function group_held(t, g)
         return GROUP_PAUSED, o.paused_until > 0 and o.paused_until + adjust or nil
     end
     if g.hold > now then return HOLD, g.hold end
+    if is_strict(t) and (g.in_flight > 0 or g.tried > 0 and not select(2, first_priority(g))) then return GROUP_ORDER end
     if rules.limit > 0 and g.in_flight >= rules.limit then return GROUP_LIMIT end
     if rules.interval > 0 and g.full - rules.ahead > now_us() then return GROUP_RATE, ms_after(g.full - rules.ahead) end
 end
@@ -380,7 +453,7 @@ function flow.may_go_on(t, g)
     return not group_held(t, g)
 end
 
-flow.touch = touch -- for a check
+flow.touch, flow.is_strict = touch, is_strict -- for a check
 
 -- Returns why a ready job is held, and until when; 0 and 0: it is not.
 function flow.held_of(t, name)
@@ -477,11 +550,11 @@ local function list_of(lists, priority)
 end
 
 -- Moves the group's entries in T:turns from where they were to where they belong.
-local function places_move(g, is_open, out, into)
+local function places_move(t, g, is_open, out, into)
     local before, places = g.places, NOTHING
     if is_open then
         places = {}
-        for priority, head in pairs(g.heads) do
+        for priority, head in pairs(heads_in_turn(t, g)) do
             local member = turn_of(g, head)
             places[priority] = member
             if before[priority] ~= member then
@@ -527,7 +600,7 @@ local function groups_settle(t)
         if g.stale then heads_refresh(t, g) elseif not next(g.heads) then g.ready = 0 elseif g.ready <= 0 then g.ready = 1 end
         local by, until_ms = group_held(t, g)
         local is_open = not by and g.ready > 0
-        places_move(g, is_open, out, into)
+        places_move(t, g, is_open, out, into)
         open, g.open = open + (is_open and g.ready or 0) - g.open, is_open and g.ready or 0
         shut_move(t, g, g.ready > 0 and by or 0)
         local wake = wake_of(g, by, until_ms)
@@ -538,7 +611,7 @@ local function groups_settle(t)
             awake[#awake + 1] = g.name
         end
         g.in_wakes = wake and true or false
-        if g.ready > 0 or g.in_flight > 0 or wake then
+        if g.ready > 0 or g.in_flight > 0 or g.tried > 0 or wake then
             stored[#stored + 1], stored[#stored + 2] = g.name, group_text(g)
             g.is_stored = true
         elseif g.is_stored then
@@ -593,9 +666,9 @@ end
 -- The settings of the topic have changed: all its groups are looked at.
 function flow.settings_changed(t)
     local s = settings_of(t).flow
-    t.rules = nil
+    t.rules, t.is_strict = nil, nil
     if s and s.is_set then flow.begin(t) end
-    if s and s.is_of_groups then flow.group_all(t) end
+    if s and (s.is_of_groups or s.is_strict) then flow.group_all(t) end
     if not t.flow then return end
     t.flow.full, t.is_changed = fit(t.flow.full, (rules_of(t))), true
     if not is_grouped(t) then return end
@@ -631,8 +704,9 @@ function flow.shown(t, g)
     local by, until_ms = 0, 0
     if g.ready > 0 or g.hold > now or g.own and g.own.paused then by, until_ms = flow.held_of(t, g.name) end
     local oldest = 0
-    for _, head in pairs(g.heads) do
+    for priority, head in pairs(g.heads) do
         local due = unpack_from('>I6', head)
+        if due == 0 then due = flow.due_of(t, call('ZRANGE', t.ready_of .. flow.lane(priority, g.name), '0', '0')[1] or head, 0) end
         oldest = oldest > 0 and min(oldest, due) or due
     end
     local own = ''

@@ -92,6 +92,7 @@ local function unhang(t, j)
         expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+        if t.flow then flow.tried(t, j, -1) end
     elseif j.due > now and ready_remove(t, j) then -- it was due before the clock went back
         expiry_remove(t, j.member)
     end
@@ -112,8 +113,11 @@ local function hang(t, j)
         count(t, 'dead', 1)
         count(t, 'dead_bytes', bytes_of(j))
         t.has_dead = true
-    elseif j.due <= now then
-        ready_add(t, j.priority, {j.due, j.member}, j.flags >= flow.RECORD and flow.group_of(j) or nil)
+        return
+    end
+    if t.flow then flow.tried(t, j, 1) end
+    if j.due <= now then
+        ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, j.flags >= flow.RECORD and flow.group_of(j) or nil)
         expire_later(t, j)
     else
         delayed_add(t, {j.due, j.member}, j.due, j.due)

@@ -164,7 +164,10 @@ local function ready_remove(t, j)
     local lane = j.flags >= flow.RECORD and flow.lane_of(j) or j.priority
     if call('ZREM', t.ready_of .. lane, j.member) == 0 then return false end
     count(t, 'ready', -1)
-    if t.flow then flow.ready_removed(t, j.priority, flow.group_of(j), 1, j.sequence) end
+    if t.flow then
+        flow.ready_removed(t, j.priority, flow.group_of(j), 1, j.sequence)
+        flow.tried(t, j, -1)
+    end
     ready_is_empty(t, lane)
     return true
 end

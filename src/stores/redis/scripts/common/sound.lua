@@ -93,7 +93,7 @@ local function rehang(t, j)
     call('ZREM', t.held, j.member)
     call('ZREM', t.dead, j.member)
     call('ZREM', t.expiry, j.member)
-    ready_remove(t, j)
+    if not ready_remove(t, j) and t.flow and j.state == DELAYED then flow.tried(t, j, -1) end
     if delayed_remove(t, j.due, j.member) then delayed_remove(t, j.due, j.member) end -- fresh and in a leaf
     local delivery = text_of(j.delivery)
     if j.state == LEASED_STATE then

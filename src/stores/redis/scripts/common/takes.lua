@@ -314,15 +314,15 @@ end
 
 -- Chooses up to `wanted` jobs from the groups in the heap. Returns their members, and what is needed to take a choice back.
 local function choose(heap, priority, wanted, served)
-    local members, undo, n, flow_of = {}, {groups = {}, pass = {}, full = {}, topic = {}}, 0, t.flow
-    local groups, pass, full, topic = undo.groups, undo.pass, undo.full, undo.topic
+    local members, undo, n, flow_of = {}, {groups = {}, pass = {}, full = {}, topic = {}, tried = {}}, 0, t.flow
+    local groups, pass, full, topic, tried = undo.groups, undo.pass, undo.full, undo.topic, undo.tried
     while n < wanted and heap[1] do
         local g = heap[1]
         local goes_on = g.line or line_open(g, priority, #heap == 1 and wanted - n + 1 or 2, served)
         if goes_on then
             n = n + 1
             members[n], places[n], groups[n], pass[n], full[n], topic[n] = g.line[g.at], g.place, g, g.pass, g.full, flow_of.pass
-            g.at, g.out = g.at + 2, g.out + 1
+            g.at, g.out, tried[n] = g.at + 2, g.out + 1, flow.untry(t, g)
             flow.serve(t, g)
             goes_on = flow.may_go_on(t, g) and line_next(g, #heap == 1 and wanted - n + 1 or 16)
         end
@@ -337,6 +337,7 @@ local function unchoose(undo, from)
         local g = undo.groups[i]
         g.pass, g.full, t.flow.pass = undo.pass[i], undo.full[i], undo.topic[i]
         g.in_flight, g.out, g.is_undone = g.in_flight - 1, g.out - 1, true
+        if undo.tried[i] then g.tried = g.tried + 1 end
     end
 end
 

@@ -153,7 +153,9 @@ end
 -- Reads limits and rates, and what they are for.
 function topic_rules.flow_read(packed, at)
     local s = {}
-    s.limit, s.count, s.unit, s.burst, s.group_limit, s.group_count, s.group_unit, s.group_burst = unpack_from(FLOW, packed, at)
+    local bits
+    s.limit, s.count, s.unit, s.burst, s.group_limit, s.group_count, s.group_unit, s.group_burst, s.group_jobs, bits = unpack_from(FLOW, packed, at)
+    s.is_strict, s.has_one_shard = bits % 2 == 1, bits >= 2
     s.is_of_groups = s.group_limit > 0 or s.group_count > 0
     s.is_set = s.is_of_groups or s.limit > 0 or s.count > 0
     return s
@@ -192,6 +194,14 @@ end
 local function settings_of(t)
     if t.packed == '' then return DEFAULT end
     return known_settings[t.packed] or settings_read(t.packed)
+end
+
+-- Returns whether a topic may get these settings: the order of its groups changes only while no job waits or is leased.
+function topic_rules.may_be_set(t, packed)
+    local before, f = settings_of(t).flow, t.f
+    local after = packed ~= '' and (known_settings[packed] or settings_read(packed)).flow
+    local is_changed = (before and before.is_strict or false) ~= (after and after.is_strict or false)
+    return not is_changed or f[AT.delayed] + f[AT.retrying] + f[AT.ready] + f[AT.leased] == 0
 end
 
 function topic_rules.settings_put(t, packed)
@@ -238,8 +248,8 @@ local LANES_LOOKED_AT = 200
 local function oldest_of(t)
     local lanes, oldest = call('ZRANGE', t.priorities, '0', t.flow and text_of(LANES_LOOKED_AT - 1) or '0'), NONE
     for i = 1, #lanes do
-        local first = call('ZRANGE', t.ready_of .. lanes[i], '0', '0', 'WITHSCORES')[2]
-        oldest = min(oldest, tonumber(first or NONE))
+        local first = call('ZRANGE', t.ready_of .. lanes[i], '0', '0', 'WITHSCORES')
+        if first[1] then oldest = min(oldest, t.flow and flow.due_of(t, first[1], tonumber(first[2])) or tonumber(first[2])) end
     end
     return oldest < NONE and oldest or 0
 end
