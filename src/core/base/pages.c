@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -11,11 +12,13 @@ static size_t to_unit(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Rounds up the size. The end gets a large page only if little of it stays unused. */
+/* Rounds up the size to whole pages, which have 4 to 64 KiB on arm64. The end gets a large page only if little of it
+ * stays unused. */
 static size_t round_up(size_t bytes, bool huge)
 {
     size_t whole = to_unit(bytes, HUGE_BYTES);
-    return huge && whole - bytes <= bytes / 8 ? whole : to_unit(bytes, 4096);
+    return huge && whole - bytes <= bytes / 8 ? whole
+                                              : to_unit(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 static void *map(size_t bytes)
