@@ -199,12 +199,16 @@ static void refused_calls_at_any_rate_are_few_lines_and_a_number(void **state)
 {
     (void)state;
     start();
+    int64_t began_ms = clock_boot_ms();
     repeat("flood", "not_found", 1000);
     repeat("other", "forbidden", 1);
-    assert_int_equal(count_of("\"caller\":\"flood\""), AUDIT_REFUSED_BURST);
+    size_t more = (size_t)(clock_boot_ms() - began_ms) * AUDIT_REFUSED_PER_S / 1000 +
+                  1; /* on a slow machine */
+    size_t count = count_of("\"caller\":\"flood\"");
+    assert_in_range(count, AUDIT_REFUSED_BURST, AUDIT_REFUSED_BURST + more);
     assert_int_equal(count_of("\"caller\":\"other\""), 1); /* no other caller is left out */
     assert_true(audit_log_left_out());
-    assert_int_equal(left_out_of("flood"), 1000 - AUDIT_REFUSED_BURST);
+    assert_int_equal(left_out_of("flood"), 1000 - count);
     assert_int_equal(left_out_of("other"), 0);
     assert_false(audit_log_left_out());
 }
