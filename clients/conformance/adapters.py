@@ -17,6 +17,8 @@ ADAPTERS = {
     "rust": ("rust", ["target/debug/examples/conformance"], ["cargo"]),
     "ruby": ("ruby", ["ruby", "-w", "conformance.rb"], ["ruby"]),
 }
+# Clients without a codec yet.
+LACKS_CODEC = {"java", "php", "rust", "ruby"}
 # Builds of the adapters in compiled languages.
 BUILD = {
     "node": ["bash", "-c", "npm install --silent --no-audit --no-fund && npm run --silent build"],

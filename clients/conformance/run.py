@@ -31,6 +31,7 @@ from server import Server  # noqa: E402
 
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
 USUAL = [name for name, scenario in SCENARIOS.items() if not scenario.get("only_named")]
+CODEC = json.loads((HERE / "codec.json").read_text(encoding="utf-8"))
 SECRET = "whsec_" + base64.b64encode(b"a secret that callbacks are signed with").decode()
 GRACE_MS = 2000  # that leases have once a server is back
 KILL_S = 0.25  # a take so near to a kill may be forgotten by the server
@@ -131,6 +132,7 @@ class Play:
         self.log = open(directory / "adapter.log", "w+", encoding="utf-8")
         self.adapter = Adapter(client, self.log, scenario.get("clock_ahead_s", 0))
         self.kept = {}
+        self.store = directory / "store"  # of a codec
         self.away_ms = 0  # the server, at most: what it needs to start depends on the machine
         self.leases_ms = []  # of its workers
         self.kills_s = []  # by the adapter's time
@@ -221,7 +223,30 @@ class Play:
             time.sleep(0.05)
 
     def _open(self, options, _):
+        options = dict(options)
+        if "codec" in options:
+            codec = options["codec"] = {"context": CODEC["context"], **options["codec"]}
+            codec["keys"] = {id: CODEC["keys"][id] for id in codec["keys"]}
+            if "claim_check" in codec:
+                self.store.mkdir(exist_ok=True)
+                codec["claim_check"] = {"directory": str(self.store), **codec["claim_check"]}
         self._do({"op": "open", "url": self.proxy.url, **options}, {})
+
+    def _hidden(self, wanted, _):
+        """Checks that the server does not have the text."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/v1/topics/{wanted['topic']}/jobs/{wanted['id']}?body=base64") as answer:
+            job = json.load(answer)
+        parts = [base64.b64decode(job[name]) for name in ("body_base64", "result_base64") if name in job]
+        if not parts or any(wanted["text"].encode() in part for part in parts):
+            raise Failed(f"the server has the text: {job}")
+
+    def _stored(self, count, _):
+        """The number of bodies in the store of the codec; they are deleted a moment after the ack."""
+        limit = time.monotonic() + 5
+        while len(found := [one for one in self.store.iterdir() if not one.name.startswith(".")]) != count:
+            if time.monotonic() > limit:
+                raise Failed(f"the store has {len(found)} bodies")
+            time.sleep(0.02)
 
     def _requests(self, begins, step):
         if (count := self.proxy.count(begins)) != step["count"]:
@@ -277,6 +302,8 @@ class Play:
         job = self._client().get(wanted["topic"], wanted["id"])
         if fault := fits(step.get("members", {}), job, "job"):
             raise Failed(fault)
+        if not (job.get("last_error") or "").endswith(step.get("last_error_ends", "")):
+            raise Failed(f"the last error is {job.get('last_error')}")
         if "history_errors" in step and [one.get("error") for one in job["history"]] != step["history_errors"]:
             raise Failed(f"the history is {job['history']}")
 

@@ -24,6 +24,7 @@ const (
 // Client calls a server, or several that share a store. Any number of goroutines may use a client at the same time.
 type Client struct {
 	transport *transport
+	codec     *Codec
 	gatherer  gatherer
 }
 
@@ -33,7 +34,7 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{transport: made}, nil
+	return &Client{transport: made, codec: options.Codec}, nil
 }
 
 // Close closes idle connections.
@@ -52,7 +53,7 @@ func (c *Client) PushMany(ctx context.Context, pushes []Push) ([]PushResult, err
 	items := make([]item, 0, len(pushes))
 	places := make([]int, 0, len(pushes)) // of items in results
 	for at := range pushes {
-		made, err := pushes[at].item()
+		made, err := pushes[at].item(c.codec)
 		if err != nil {
 			results[at].Err = err
 			continue
@@ -181,6 +182,7 @@ func (c *Client) Get(ctx context.Context, topic, id string) (*Job, error) {
 	if err := c.transport.call(ctx, &request{method: "GET", path: jobPath(topic, id), query: url.Values{"body": {"base64"}}}, &job); err != nil {
 		return nil, err
 	}
+	c.codec.decodeJob(&job)
 	return &job, nil
 }
 
@@ -219,6 +221,7 @@ func (c *Client) List(ctx context.Context, topic string, options ListOptions) fu
 				return
 			}
 			for at := range answer.Jobs {
+				c.codec.decodeJob(&answer.Jobs[at])
 				if !yield(&answer.Jobs[at], nil) {
 					return
 				}
@@ -249,7 +252,8 @@ type Scheduled struct {
 	Next   time.Time `json:"next"`   // the next fire; zero if there is none
 }
 
-func (s *Schedule) spec() map[string]any {
+// spec encodes the body so that equal bodies have equal bytes: the same specification again changes nothing.
+func (s *Schedule) spec(codec *Codec) (map[string]any, error) {
 	spec := make(map[string]any, len(s.Members)+5)
 	for name, value := range s.Members {
 		spec[name] = value
@@ -262,12 +266,21 @@ func (s *Schedule) spec() map[string]any {
 	if len(s.Cron) > 0 {
 		spec["cron"] = s.Cron
 	}
-	if bytes, is := s.Body.([]byte); is {
+	if s.Body != nil && codec != nil {
+		bytes, kind, err := bodyOf(s.Body)
+		if err == nil {
+			bytes, kind, err = codec.encode(bytes, firstOf(s.ContentType, kind), partBody, true, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		spec["body_base64"], spec["content_type"] = bytes, kind
+	} else if bytes, is := s.Body.([]byte); is {
 		spec["body_base64"] = bytes
 	} else if s.Body != nil {
 		spec["body"] = s.Body
 	}
-	return spec
+	return spec, nil
 }
 
 func schedulePath(name string) string { return "/v1/schedules/" + url.PathEscape(name) }
@@ -275,7 +288,11 @@ func schedulePath(name string) string { return "/v1/schedules/" + url.PathEscape
 // Schedule creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing.
 func (c *Client) Schedule(ctx context.Context, name string, schedule Schedule) (Scheduled, error) {
 	var answer Scheduled
-	err := c.transport.call(ctx, &request{method: "PUT", path: schedulePath(name), body: schedule.spec()}, &answer)
+	spec, err := schedule.spec(c.codec)
+	if err != nil {
+		return answer, err
+	}
+	err = c.transport.call(ctx, &request{method: "PUT", path: schedulePath(name), body: spec}, &answer)
 	return answer, err
 }
 
@@ -301,6 +318,15 @@ type Take struct {
 
 // Take returns ready jobs. It is never retried automatically: a call whose answer was lost may hold jobs until their lease ends.
 func (c *Client) Take(ctx context.Context, take Take) ([]Job, error) {
+	jobs, err := c.take(ctx, take)
+	for at := range jobs {
+		c.codec.decodeJob(&jobs[at])
+	}
+	return jobs, err
+}
+
+// take returns jobs that are not decoded.
+func (c *Client) take(ctx context.Context, take Take) ([]Job, error) {
 	query := url.Values{"topic": take.Topics, "max": {strconv.Itoa(max(take.Max, 1))}, "wait": {wholeMilliseconds(take.Wait)}, "body": {"base64"}}
 	add(query, "lease_for", milliseconds(take.Lease))
 	add(query, "consumer", take.Consumer)
@@ -347,6 +373,7 @@ func (c *Client) Wait(ctx context.Context, options WaitOptions, names ...JobName
 	}
 	byName := make(map[JobName]Job, len(names))
 	for _, job := range found.Jobs {
+		c.codec.decodeJob(&job)
 		byName[job.Name()] = job
 	}
 	jobs := make([]Job, len(names))
@@ -368,7 +395,7 @@ func (c *Client) long(r *request, wait time.Duration) *request {
 // PushAndWait pushes a job and waits for its end, up to 4 minutes (0: 30 s). It returns the job with its outcome and result, or as it is after the wait. If the answer is
 // lost, the call is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
 func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration) (*Job, error) {
-	made, err := push.item()
+	made, err := push.item(c.codec)
 	if err != nil {
 		return nil, err
 	}
@@ -415,6 +442,7 @@ func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration)
 	} else if answer.Result != nil {
 		job.Result = answer.Result
 	}
+	c.codec.decodeJob(&job)
 	return &job, nil
 }
 
@@ -461,13 +489,16 @@ type answer struct {
 }
 
 // setResult sets the result of the answer, unless it is nil.
-func (a *answer) setResult(result any, contentType string) error {
+func (a *answer) setResult(result any, contentType string, codec *Codec) error {
 	if result == nil {
 		return nil
 	}
 	bytes, found, err := bodyOf(result)
 	if err == nil {
-		a.Result, a.ResultType = bytes, firstOf(contentType, found)
+		bytes, found, err = codec.encode(bytes, firstOf(contentType, found), partResult, false, nil)
+	}
+	if err == nil {
+		a.Result, a.ResultType = bytes, found
 	}
 	return err
 }
@@ -489,7 +520,7 @@ type Ack struct {
 // AckWith is Ack with a result, of one job, or with a hold. If the result is too big, the error is ErrRefused, and the job stays leased.
 func (c *Client) AckWith(ctx context.Context, ack Ack, leases ...string) ([]error, error) {
 	like := answer{Hold: milliseconds(ack.Hold)}
-	if err := like.setResult(ack.Result, ack.ContentType); err != nil {
+	if err := like.setResult(ack.Result, ack.ContentType, c.codec); err != nil {
 		return nil, err
 	}
 	return c.answer(ctx, "ack", leases, like)
@@ -509,7 +540,7 @@ type Nack struct {
 // Nack reports that the jobs failed.
 func (c *Client) Nack(ctx context.Context, nack Nack, leases ...string) ([]error, error) {
 	like := answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final, Hold: milliseconds(nack.Hold)}
-	if err := like.setResult(nack.Result, nack.ContentType); err != nil {
+	if err := like.setResult(nack.Result, nack.ContentType, c.codec); err != nil {
 		return nil, err
 	}
 	return c.answer(ctx, "nack", leases, like)
@@ -562,10 +593,9 @@ func (c *Client) Again(ctx context.Context, again Again, lease string) (bool, er
 		if err != nil {
 			return false, err
 		}
-		if again.ContentType != "" {
-			contentType = again.ContentType
+		if r.raw, r.contentType, err = c.codec.encode(body, firstOf(again.ContentType, contentType), partBody, false, nil); err != nil {
+			return false, err
 		}
-		r.raw, r.contentType = body, contentType
 	}
 	var found struct{ Results []result }
 	if err := c.transport.call(ctx, &r, &found); err != nil {

@@ -29,7 +29,7 @@ type gathered struct {
 
 // Push hands over a job. Without an ID it gets one here, so that a try whose answer was lost does not make two.
 func (c *Client) Push(ctx context.Context, push Push) (Pushed, error) {
-	made, err := push.item()
+	made, err := push.item(c.codec)
 	if err != nil {
 		return Pushed{}, err
 	}

@@ -92,6 +92,10 @@ type Job struct {
 	Result     []byte    `json:"result_base64"` // that the worker returned
 	ResultType string    `json:"result_type"`
 
+	// CodecErr is why the body or the result, which is empty then, cannot be decoded. Check it before you ack a job whose body you read as bytes.
+	CodecErr error  `json:"-"`
+	StoredAs string `json:"-"` // the name of the body in the store of a ClaimCheck
+
 	toSet  any // the result that a handler has set
 	extend func(ctx context.Context, progress string) (bool, error)
 }
@@ -118,7 +122,12 @@ func (j *Job) Duration() time.Duration { return time.Duration(j.DurationMS) * ti
 func (j *Job) ResultText() string { return string(j.Result) }
 
 // ResultJSON reads the result into v.
-func (j *Job) ResultJSON(v any) error { return json.Unmarshal(j.Result, v) }
+func (j *Job) ResultJSON(v any) error {
+	if j.CodecErr != nil {
+		return j.CodecErr
+	}
+	return json.Unmarshal(j.Result, v)
+}
 
 // SetResult sets the result of the job, for handlers: []byte, a string, or anything else, which becomes JSON. It is sent with the ack, or with the nack of Reject.
 func (j *Job) SetResult(result any) { j.toSet = result }
@@ -135,7 +144,12 @@ func (j *Job) ReportProgress(ctx context.Context, progress string) (bool, error)
 func (j *Job) Text() string { return string(j.Body) }
 
 // JSON reads the body into v.
-func (j *Job) JSON(v any) error { return json.Unmarshal(j.Body, v) }
+func (j *Job) JSON(v any) error {
+	if j.CodecErr != nil {
+		return j.CodecErr
+	}
+	return json.Unmarshal(j.Body, v)
+}
 
 // TraceParent returns the trace in which the job was pushed, or "".
 func (j *Job) TraceParent() string { return j.Meta["traceparent"] }
@@ -167,13 +181,13 @@ type item struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 }
 
-func (p *Push) item() (item, error) {
+func (p *Push) item(codec *Codec) (item, error) {
 	body, contentType, err := bodyOf(p.Body)
 	if err != nil {
 		return item{}, err
 	}
-	if p.ContentType != "" {
-		contentType = p.ContentType
+	if body, contentType, err = codec.encode(body, firstOf(p.ContentType, contentType), partBody, false, nil); err != nil {
+		return item{}, err
 	}
 	made := item{
 		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,

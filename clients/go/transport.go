@@ -33,6 +33,7 @@ type Options struct {
 	Timeout  time.Duration // of one request, 10 s; a take has its wait and this
 	RetryFor time.Duration // how long a call is made again, 30 s; below 0: never
 	TLS      *tls.Config   // for servers at https://
+	Codec    *Codec        // of bodies and results
 }
 
 // transport sends requests over persistent connections and retries them as documented in docs/clients.md.

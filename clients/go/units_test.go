@@ -53,25 +53,25 @@ func TestBodies(t *testing.T) {
 		{json.RawMessage(`{"a" : 1.0}`), `{"a" : 1.0}`, "application/json"},
 	} {
 		push := Push{Topic: "t", Body: c.body}
-		made, err := push.item()
+		made, err := push.item(nil)
 		if err != nil || string(made.Body) != c.expected || made.ContentType != c.kind || made.Body == nil {
 			t.Errorf("%v: %q %s %v", c.body, made.Body, made.ContentType, err)
 		}
 	}
 	push := Push{Topic: "t", Body: func() {}}
-	if _, err := push.item(); !errors.Is(err, ErrRefused) {
+	if _, err := push.item(nil); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
 }
 
 func TestAnIDOfTheClientKeeps(t *testing.T) {
 	push := Push{Topic: "t", TraceParent: "00-a", Meta: map[string]string{"who": "Ada"}}
-	made, _ := push.item()
+	made, _ := push.item(nil)
 	if made.OnConflict != "keep" || made.Meta["traceparent"] != "00-a" || made.Meta["who"] != "Ada" || len(push.Meta) != 1 {
 		t.Error(made)
 	}
 	push.ID = "1001"
-	if made, _ = push.item(); made.OnConflict != "" || made.ID != "1001" {
+	if made, _ = push.item(nil); made.OnConflict != "" || made.ID != "1001" {
 		t.Error(made)
 	}
 }
@@ -307,10 +307,10 @@ func TestAResultBelongsToOneJob(t *testing.T) {
 		}
 	}
 	var one answer
-	if err := one.setResult(map[string]int{"sum": 3}, ""); err != nil || string(one.Result) != `{"sum":3}` || one.ResultType != "application/json" {
+	if err := one.setResult(map[string]int{"sum": 3}, "", nil); err != nil || string(one.Result) != `{"sum":3}` || one.ResultType != "application/json" {
 		t.Error(one, err)
 	}
-	if err := one.setResult(func() {}, ""); !errors.Is(err, ErrRefused) {
+	if err := one.setResult(func() {}, "", nil); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
 }

@@ -245,7 +245,7 @@ func (w *Worker) takeUntilStopped(ctx context.Context) error {
 		if free == 0 {
 			return nil
 		}
-		jobs, err := w.client.Take(taking, Take{Topics: w.topics, Max: min(free, leasesMax), Wait: takeWait, Lease: w.options.Lease, Consumer: w.options.Consumer})
+		jobs, err := w.client.take(taking, Take{Topics: w.topics, Max: min(free, leasesMax), Wait: takeWait, Lease: w.options.Lease, Consumer: w.options.Consumer})
 		if err == nil {
 			pause = firstPause
 			w.begin(ctx, jobs)
@@ -365,7 +365,7 @@ func (w *Worker) handle(ctx context.Context, one *held) {
 		verb, outcome, reply = "nack", Failed, answer{Error: cutText(err.Error())}
 	}
 	if verb == "ack" || reply.Final {
-		if err := reply.setResult(one.job.toSet, ""); err != nil {
+		if err := reply.setResult(one.job.toSet, "", w.client.codec); err != nil {
 			w.report(err, "result") // it is not JSON: the work is done, so the job is acked without it
 		}
 	}
@@ -393,6 +393,9 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 			w.report(fmt.Errorf("%w\n%s", err, debug.Stack()), "handler")
 		}
 	}()
+	if w.client.codec.decodeJob(job); job.CodecErr != nil {
+		return job.CodecErr
+	}
 	return w.handlers[job.Topic](ctx, job)
 }
 
@@ -626,6 +629,11 @@ func (w *Worker) sendPart(ctx context.Context, verb string, those []*held, answe
 		}
 		return false
 	}}
+	how.onResult = func(at int, found *result) {
+		if verb == "ack" && found.Result == "ok" && those[at].job.StoredAs != "" {
+			go w.deleteStored(those[at].job)
+		}
+	}
 	results, err := w.client.answerLeases(ctx, verb, answers, how)
 	var fault *Error
 	if errors.As(err, &fault) && (fault.Code == "result_too_big" || fault.Code == "body_too_big") {
@@ -641,6 +649,12 @@ func (w *Worker) sendPart(ctx context.Context, verb string, those []*held, answe
 		} else {
 			w.finish(one, Lost)
 		}
+	}
+}
+
+func (w *Worker) deleteStored(job *Job) {
+	if err := w.client.codec.DeleteStored(job); err != nil {
+		w.report(err, "delete")
 	}
 }
 

@@ -2,7 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { BadSignature, Client, Reject, Retry, TarryError, verify, Worker } from "./build/index.js";
+import { BadSignature, Client, Codec, DirectoryStore, Reject, Retry, TarryError, verify, Worker } from "./build/index.js";
 
 let client;
 const workers = new Map();
@@ -18,9 +18,13 @@ function item(request) {
 }
 
 function shown(job) {
-  const { topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError, group } = job;
-  const end = { finished_at_ms: job.finishedAt?.getTime(), duration_ms: job.duration, result_base64: job.result?.toString("base64") ?? null, result_type: job.resultType, outcome: outcome ?? null };
-  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, group, progress, last_error: lastError, ...end };
+  const { topic, id, lease, attempt, delivery, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError, group } = job;
+  const end = { finished_at_ms: job.finishedAt?.getTime(), duration_ms: job.duration, codec_error: job.codecError?.detail ?? null, result_base64: job.codecError ? null : (job.result?.toString("base64") ?? null), result_type: job.resultType, outcome: outcome ?? null };
+  return { topic, id, lease, attempt, delivery, body_base64: job.codecError ? null : job.body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, group, progress, last_error: lastError, ...end };
+}
+
+function codecOf({ current, keys, context, gzip, claim_check: check }) {
+  return new Codec({ gzip, aesGcm: keys && { current, keys }, claimCheck: check && { store: new DirectoryStore(check.directory), above: check.above }, context });
 }
 
 const taken = new Map();
@@ -51,8 +55,8 @@ function handlerOf(name, plan) {
 }
 
 const operations = {
-  open({ url, token, retry_for_ms: retryFor, timeout_ms: timeout }) {
-    client = new Client({ url, token, retryFor, timeout });
+  open({ url, token, retry_for_ms: retryFor, timeout_ms: timeout, codec }) {
+    client = new Client({ url, token, retryFor, timeout, codec: codec && codecOf(codec) });
     return {};
   },
   async push(request) {

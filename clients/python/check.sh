@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 mkdir -p build
-[ -x build/tools/bin/mypy ] || { python3 -m venv build/tools && build/tools/bin/pip install -q --disable-pip-version-check mypy==1.18.2 pytest==8.4.2 build==1.3.0; }
+[ -x build/tools/bin/mypy ] || { python3 -m venv build/tools && build/tools/bin/pip install -q --disable-pip-version-check mypy==1.18.2 pytest==8.4.2 build==1.3.0 "cryptography>=38"; }
 build/tools/bin/mypy
 PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 build/tools/bin/python -m pytest -q -p no:cacheprovider tests
 build/tools/bin/python -m build --wheel --outdir build/dist . >/dev/null

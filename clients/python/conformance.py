@@ -43,10 +43,23 @@ def result_of(step):
 
 def job(found):
     return {"topic": found.topic, "id": found.id, "lease": found.lease, "attempt": found.attempt, "delivery": found.delivery,
-            "body_base64": base64.b64encode(found.body).decode(), "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
+            "body_base64": None if found.codec_error else base64.b64encode(found.body).decode(), "codec_error": found.codec_error and found.codec_error.detail, "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
             "cancel_requested": found.cancel_requested, "state": found.state, "group": found.group, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
             "finished_at_ms": found.finished_at and found.finished_at.timestamp() * 1000, "duration_ms": found.duration and found.duration.total_seconds() * 1000,
-            "result_base64": None if found.result is None else base64.b64encode(found.result).decode(), "result_type": found.result_type}
+            "result_base64": None if found.codec_error or found.result is None else base64.b64encode(found.result).decode(), "result_type": found.result_type}
+
+
+def codec_of(given):
+    """The codec that a request describes."""
+    if given is None:
+        return None
+    check = given.get("claim_check")
+    return tarry.Codec(
+        gzip=tarry.Gzip(**given["gzip"]) if "gzip" in given else None,
+        aes_gcm=tarry.AesGcm(given["current"], given["keys"]) if "keys" in given else None,
+        claim_check=tarry.ClaimCheck(tarry.DirectoryStore(check["directory"]), check["above"]) if check else None,
+        context=given.get("context", ""),
+    )
 
 
 def results(found):
@@ -60,8 +73,9 @@ class Adapter:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def open(self, request):
-        self.client = tarry.Client(request["url"], token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
-        self.aio = tarry.aio.AsyncClient(request["url"], token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
+        codec = codec_of(request.get("codec"))
+        self.client = tarry.Client(request["url"], codec=codec, token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
+        self.aio = tarry.aio.AsyncClient(request["url"], codec=codec, token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
         return {}
 
     def push(self, request):

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
+import { decodeJob, type Codec, type Encoding } from "./codec.js";
 import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
 import { Conflict, errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
 import { bodyOf, Job, jobOf, newId, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
@@ -24,6 +25,8 @@ export interface ClientOptions {
   retryFor?: Duration | undefined;
   /** For https: `ca`, `cert`, `key` and so on. */
   tls?: AgentOptions | undefined;
+  /** Of bodies and results. */
+  codec?: Codec | undefined;
 }
 
 export interface CallOptions {
@@ -163,11 +166,14 @@ export type LeaseResults = (TarryError | null)[];
 export class Client {
   /** @internal */
   readonly transport: Transport;
+  /** @internal */
+  readonly codec: Codec | undefined;
 
   constructor(options: string | ClientOptions = {}) {
     const given = typeof options === "string" ? { url: options } : options;
     const url = given.url || process.env["TARRY_URL"] || "http://127.0.0.1:8279";
     this.transport = new Transport(url, tokenOf(given.token), milliseconds(given.timeout ?? "10s"), milliseconds(given.retryFor ?? "30s"), given.tls ?? {});
+    this.codec = given.codec;
   }
 
   /** Closes all connections; calls in progress fail. */
@@ -181,7 +187,7 @@ export class Client {
 
   /** Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. */
   async push(topic: string, body?: unknown, options: PushOptions & CallOptions = {}): Promise<Pushed> {
-    const [result] = await this.#push([itemText({ ...options, topic, body })], options.signal);
+    const [result] = await this.#push([await this.#item({ ...options, topic, body })], options.signal);
     if (result instanceof TarryError) throw result;
     return result as Pushed;
   }
@@ -192,8 +198,8 @@ export class Client {
    */
   async pushAndWait(topic: string, body?: unknown, options: PushAndWaitOptions = {}): Promise<Job> {
     const wait = options.wait ?? "30s";
-    const [bytes, contentType] = bodyOf(body, options.contentType);
-    const { topic: _topic, id: given, body_base64: _body, content_type: _type, meta, ...members } = JSON.parse(itemText({ ...options, topic, body: "" })) as Json;
+    const [bytes, contentType] = await encoded(this.codec, body, options.contentType);
+    const { topic: _topic, id: given, body_base64: _body, content_type: _type, meta, ...members } = JSON.parse(itemText({ ...options, topic }, Buffer.alloc(0), contentType)) as Json;
     if (typeof given !== "string") throw new TypeError("a push that waits needs an id if it has a once");
     const id = given;
     const query = [...Object.entries(members).map(([name, value]) => [name, String(value)] as const), ["wait", durationText(wait)] as const];
@@ -205,7 +211,7 @@ export class Client {
     try {
       const answer = await this.#long(wait, { method: "PUT", path: pathOf(topic, "jobs", id), query, body: bytes, contentType, headers, onDoubt: () => (mayBeDone = true), signal: options.signal });
       if ("attempt" in answer) {
-        const job = jobOf(answer);
+        const job = await decodeJob(jobOf(answer), this.codec);
         left -= now() - began;
         if (job.state === "finished" || job.state === "dead" || left <= 0) return job; // a push that is not the first with its once does not wait
       }
@@ -226,7 +232,8 @@ export class Client {
     const wait = options.timeout ?? "30s";
     const body = JSON.stringify({ jobs: names, for: options.any ? "any" : "all", wait: durationText(wait) });
     const answer = await this.#long(wait, { method: "POST", path: "/v1/wait", query: [["body", "base64"]], body, signal: options.signal });
-    const found = new Map(objectsOf(answer["jobs"]).map((one) => [JSON.stringify([one["topic"], one["id"]]), jobOf(one)]));
+    const found = new Map<string, Job>();
+    for (const one of objectsOf(answer["jobs"])) found.set(JSON.stringify([one["topic"], one["id"]]), await decodeJob(jobOf(one), this.codec));
     return names.map(({ topic, id }) => found.get(JSON.stringify([topic, id])) ?? jobOf({ topic, id, state: "unknown" }));
   }
 
@@ -241,7 +248,8 @@ export class Client {
    * is thrown. The error of a later request is in the place of all remaining jobs, so that the results of the others are not lost.
    */
   async pushMany(items: Iterable<PushItem>, options: CallOptions = {}): Promise<(Pushed | TarryError)[]> {
-    const texts = Array.from(items, itemText);
+    const texts: string[] = [];
+    for (const item of items) texts.push(await this.#item(item));
     const results: (Pushed | TarryError)[] = [];
     while (results.length < texts.length) {
       try {
@@ -252,6 +260,10 @@ export class Client {
       }
     }
     return results;
+  }
+
+  async #item(item: PushItem): Promise<string> {
+    return itemText(item, ...(await encoded(this.codec, item.body, item.contentType)));
   }
 
   /** Retries items that the server had no room for (429, 503), like a call. */
@@ -308,7 +320,7 @@ export class Client {
   /** Returns null if the job does not exist. */
   async get(topic: string, id: string, options: CallOptions = {}): Promise<Job | null> {
     try {
-      return jobOf(await this.transport.call({ method: "GET", path: pathOf(topic, "jobs", id), query: [["body", "base64"]], signal: options.signal }));
+      return await decodeJob(jobOf(await this.transport.call({ method: "GET", path: pathOf(topic, "jobs", id), query: [["body", "base64"]], signal: options.signal })), this.codec);
     } catch (fault) {
       if (fault instanceof NotFound) return null;
       throw fault;
@@ -330,14 +342,14 @@ export class Client {
         if (fault instanceof NotFound) return;
         throw fault;
       }
-      for (const job of objectsOf(answer["jobs"])) yield jobOf(job);
+      for (const job of objectsOf(answer["jobs"])) yield await decodeJob(jobOf(job), this.codec);
       cursor = typeof answer["cursor"] === "string" ? answer["cursor"] : undefined;
     }
   }
 
   /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
   async schedule(name: string, spec: ScheduleSpec, options: CallOptions = {}): Promise<Scheduled> {
-    const answer = await this.transport.call({ method: "PUT", path: schedulePath(name), body: specText(spec), signal: options.signal });
+    const answer = await this.transport.call({ method: "PUT", path: schedulePath(name), body: await specText(spec, this.codec), signal: options.signal });
     return { result: String(answer["result"]) as PushResult, next: dateOf(answer["next"]) };
   }
 
@@ -355,6 +367,13 @@ export class Client {
 
   /** Returns ready jobs, topics in the given order. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends. */
   async take(topics: string | readonly string[], options: TakeOptions = {}): Promise<Job[]> {
+    const jobs = await this.takeEncoded(topics, options);
+    for (const job of jobs) await decodeJob(job, this.codec);
+    return jobs;
+  }
+
+  /** @internal */
+  async takeEncoded(topics: string | readonly string[], options: TakeOptions): Promise<Job[]> {
     const wait = options.wait ?? 0;
     const query: [string, string][] = (typeof topics === "string" ? [topics] : topics).map((topic) => ["topic", topic]);
     query.push(["max", String(options.max ?? 1)], ["wait", durationText(wait)], ["body", "base64"]);
@@ -366,14 +385,14 @@ export class Client {
   }
 
   /** Acks jobs. A job that an earlier try may have acked is a success. With a `result`, acks one job: one that is too big is Refused, and the job stays leased. */
-  ack(leases: Leases, options: AckOptions = {}): Promise<LeaseResults> {
-    return this.#answer("ack", leases, { ...resultMembers(options.result, options.contentType), ...holdMembers(options) }, options);
+  async ack(leases: Leases, options: AckOptions = {}): Promise<LeaseResults> {
+    return this.#answer("ack", leases, { ...(await resultMembers(this.codec, options.result, options.contentType)), ...holdMembers(options) }, options);
   }
 
-  nack(leases: Leases, options: NackOptions = {}): Promise<LeaseResults> {
+  async nack(leases: Leases, options: NackOptions = {}): Promise<LeaseResults> {
     const delay = options.delay === undefined ? {} : { delay: durationText(options.delay) };
     const error = options.error ? { error: cutText(options.error) } : {};
-    const result = resultMembers(options.result, options.contentType);
+    const result = await resultMembers(this.codec, options.result, options.contentType);
     return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}), ...result, ...holdMembers(options) }, options);
   }
 
@@ -394,7 +413,7 @@ export class Client {
     if (options.delay !== undefined) query.push(["delay", durationText(options.delay)]);
     if (options.at !== undefined) query.push(["at", momentText(options.at)]);
     if (options.priority !== undefined) query.push(["priority", String(options.priority)]);
-    const [body, contentType] = options.body === undefined ? [] : bodyOf(options.body, options.contentType);
+    const [body, contentType] = options.body === undefined ? [] : await encoded(this.codec, options.body, options.contentType);
     let mayBeDone = false;
     try {
       const onDoubt = (): boolean => (mayBeDone = true);
@@ -450,10 +469,16 @@ export function* batchesOf(items: readonly Json[]): Generator<readonly Json[], v
   if (start < items.length) yield items.slice(start);
 }
 
+/** The bytes for the server, and their content type. */
+async function encoded(codec: Codec | undefined, body: unknown, contentType: string | undefined, how: Encoding = {}): Promise<[Buffer, string]> {
+  const plain = bodyOf(body, contentType);
+  return codec ? codec.encode(...plain, how) : plain;
+}
+
 /** The members of an answer with this result. */
-export function resultMembers(result: unknown, contentType?: string): Json {
+export async function resultMembers(codec: Codec | undefined, result: unknown, contentType?: string): Promise<Json> {
   if (result === undefined || result === null) return {};
-  const [bytes, type] = bodyOf(result, contentType);
+  const [bytes, type] = await encoded(codec, result, contentType, { part: "result" });
   return { result_base64: bytes.toString("base64"), result_type: type };
 }
 
@@ -483,8 +508,12 @@ function schedulePath(name: string): string {
   return `/v1/schedules/${encodeURIComponent(name)}`;
 }
 
-/** A specification as JSON. Bytes go as base64; a text and any other value as they are. */
-function specText(spec: ScheduleSpec): string {
+/** A specification as JSON. Bytes and encoded bodies go as base64; a text and any other value as they are. Equal bodies have equal bytes. */
+async function specText(spec: ScheduleSpec, codec: Codec | undefined): Promise<string> {
+  if (codec && spec.body !== undefined) {
+    const [body, contentType] = await encoded(codec, spec.body, spec.contentType, { isSteady: true });
+    return specText({ ...spec, body, contentType }, undefined);
+  }
   const isBytes = ArrayBuffer.isView(spec.body) || spec.body instanceof ArrayBuffer || spec.body instanceof SharedArrayBuffer;
   return JSON.stringify({
     ...spec.members,
@@ -522,8 +551,7 @@ function chunk(texts: readonly string[], start: number): string[] {
 }
 
 /** An item of a batch push, as JSON. Members that are undefined are left out. */
-function itemText(item: PushItem): string {
-  const [body, contentType] = bodyOf(item.body, item.contentType);
+function itemText(item: PushItem, body: Buffer, contentType: string): string {
   const span = (one: Duration | undefined): string | undefined => (one === undefined ? undefined : durationText(one));
   const traces = { ...(item.traceparent ? { traceparent: item.traceparent } : {}), ...(item.tracestate ? { tracestate: item.tracestate } : {}) };
   const meta = { ...traces, ...item.meta };

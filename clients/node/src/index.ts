@@ -25,6 +25,8 @@ export type { Duration, Moment } from "./duration.js";
 export { BadSignature, Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable } from "./errors.js";
 export { Job, newId } from "./job.js";
 export type { JobFacts, JobState, Pushed, PushResult, Scheduled } from "./job.js";
+export { Codec, CodecError, DirectoryStore } from "./codec.js";
+export type { AesGcmOptions, ClaimCheckOptions, CodecOptions, GzipOptions, Store } from "./codec.js";
 export { verify } from "./signature.js";
 export type { VerifyOptions } from "./signature.js";
 export { Worker } from "./worker.js";

@@ -1,6 +1,7 @@
 /** Jobs to push, and jobs as the server returns them. */
 
 import { randomBytes } from "node:crypto";
+import type { CodecError } from "./codec.js";
 import { dateOf } from "./duration.js";
 
 const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -85,6 +86,10 @@ export interface JobFacts {
   readonly result?: Buffer | undefined;
   /** The content type of the result. */
   readonly resultType?: string | undefined;
+  /** Why the body or the result cannot be decoded. To read it then throws this error. */
+  readonly codecError?: CodecError | undefined;
+  /** The name of the body in the store of a claim check. */
+  readonly storedAs?: string | undefined;
 }
 
 export interface Job extends JobFacts {}

@@ -3,6 +3,7 @@
 import { hostname } from "node:os";
 import { setImmediate as nextIteration } from "node:timers/promises";
 import { answerLeases, batchesOf, cutText, LEASES_MAX, resultMembers, type Client, type LeaseResults, type Verb } from "./client.js";
+import { decodeJob } from "./codec.js";
 import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
 import { Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError } from "./errors.js";
 import type { Job } from "./job.js";
@@ -232,7 +233,7 @@ export class Worker {
       const began = now();
       let wait: number | undefined;
       try {
-        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, consumer: this.#consumer, signal: this.#takeCut.signal });
+        const jobs = await this.#client.takeEncoded(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, consumer: this.#consumer, signal: this.#takeCut.signal });
         for (const job of jobs) this.#begin(job);
         if (jobs.length > 0 || now() - began > EMPTY_MS) {
           pause = FIRST_PAUSE_MS;
@@ -271,15 +272,19 @@ export class Worker {
     try {
       const handler = this.#handlers.get(one.job.topic) as Handler;
       const reportProgress = async (progress: string): Promise<boolean> => (await this.#client.extend(one.job, { lease: this.#lease, progress }))[0] === null;
+      await decodeJob(one.job, this.#client.codec); // outside the take, so that its lease is extended while a store is read
+      if (one.job.codecError) throw one.job.codecError;
       const result = await handler(one.job, { get signal() { return one.controller.signal; }, reportProgress }); // prettier-ignore
-      const members = this.#resultMembers(result);
+      const members = await this.#resultMembers(result);
       settle = () => this.#settle(one, "ack", "ack", members);
     } catch (fault) {
       const error = cutText(fault instanceof Error ? fault.message || (fault instanceof Retry || fault instanceof Reject ? "" : fault.name) : String(fault));
       const members = error ? { error } : {};
       if (!one.isAnswered && !one.job.cancelRequested) this.#log(`job ${one.job.topic}/${one.job.id} failed in attempt ${one.job.attempt}: ${error}`, fault instanceof Retry || fault instanceof Reject ? undefined : fault);
-      if (fault instanceof Reject) settle = () => this.#settle(one, "nack", "reject", { ...members, final: true, ...this.#resultMembers(fault.result) });
-      else if (fault instanceof Retry) {
+      if (fault instanceof Reject) {
+        const result = await this.#resultMembers(fault.result);
+        settle = () => this.#settle(one, "nack", "reject", { ...members, final: true, ...result });
+      } else if (fault instanceof Retry) {
         const delay = fault.after === undefined ? {} : { delay: durationText(fault.after) };
         settle = () => this.#settle(one, "nack", "retry", { ...members, ...delay });
       } else settle = () => this.#settle(one, "nack", "nack", members);
@@ -290,11 +295,11 @@ export class Worker {
     this.#changed();
   }
 
-  #resultMembers(result: unknown): Json {
+  async #resultMembers(result: unknown): Promise<Json> {
     try {
-      return resultMembers(result);
+      return await resultMembers(this.#client.codec, result);
     } catch (fault) {
-      this.#report(fault, "result"); // it is not JSON: the work is done, so the job is acked without it
+      this.#report(fault, "result"); // it is not JSON, or cannot be stored: the work is done, so the job is acked without it
       return {};
     }
   }
@@ -421,6 +426,10 @@ export class Worker {
           timeout: Math.min(Math.max(this.#lease / 3, 500), this.#client.transport.timeout),
           isAhead: true,
           goesOn: () => those.some((one) => now() < one.livesUntil + GRACE_MS),
+        },
+        (at, result) => {
+          const job = those[at]?.job;
+          if (verb === "ack" && result["result"] === "ok" && job?.storedAs) this.#client.codec?.deleteStored(job).catch((fault: unknown) => this.#report(fault, "delete"));
         },
       );
     } catch (fault) {

@@ -184,8 +184,8 @@ test("a_result_belongs_to_one_job", async () => {
   const client = new Client("http://127.0.0.1:9");
   for (const leases of [["a", "b"], []]) await assert.rejects(client.ack(leases, { result: 1 }), /a result belongs to one job/);
   await assert.rejects(client.ack(jobOf({ lease: "a" }), jobOf({ lease: "b" })), /give several jobs as a list/);
-  assert.deepEqual(resultMembers({ sum: 3 }), { result_base64: "eyJzdW0iOjN9", result_type: "application/json" });
-  assert.deepEqual([resultMembers(undefined), resultMembers(null)], [{}, {}]);
+  assert.deepEqual(await resultMembers(undefined, { sum: 3 }), { result_base64: "eyJzdW0iOjN9", result_type: "application/json" });
+  assert.deepEqual([await resultMembers(undefined, undefined), await resultMembers(undefined, null)], [{}, {}]);
 });
 
 test("a_push_that_waits_needs_an_id_if_it_has_a_once", async () => {

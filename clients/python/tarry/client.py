@@ -13,8 +13,9 @@ import time
 import urllib.parse
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Union
 
+from .codec import Codec
 from .errors import Conflict, LeaseEnded, NotFound, TarryError, Unavailable, error_of
-from .job import Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, time_of
+from .job import Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, raw_job_of, time_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
 
 Outcomes = list[TarryError | None]
@@ -67,9 +68,11 @@ class Client:
         timeout: float = 10.0,
         retry_for: float = 30.0,
         ssl_context: ssl.SSLContext | None = None,
+        codec: Codec | None = None,
     ) -> None:
         url = url or os.environ.get("TARRY_URL") or "http://127.0.0.1:8279"
         self.transport = Transport(url, _token(token), timeout, retry_for, ssl_context)
+        self.codec = codec
 
     def close(self) -> None:
         self.transport.close()
@@ -113,7 +116,7 @@ class Client:
         a service, are served fairly and may have limits.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
-        (result,) = self._push_items([_item(given)])
+        (result,) = self._push_items([_item(given, self.codec)])
         if isinstance(result, TarryError):
             raise result
         return result
@@ -124,16 +127,16 @@ class Client:
         lost, the call is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a dedup_window.
         """
         given = {"topic": topic, "body": body, **options}
-        item = _item(given)
+        item = _item(given, self.codec)
         if "id" not in item:
             raise TypeError("a push that waits needs an id if it has a once")
-        id, data, kind, meta = item.pop("id"), body_of(body, options.get("content_type")), item.pop("content_type"), item.pop("meta", {})
-        query: Query = [(name, str(value)) for name, value in item.items() if name not in ("topic", "body_base64")]
+        id, data, kind, meta = item.pop("id"), base64.b64decode(item.pop("body_base64")), item.pop("content_type"), item.pop("meta", {})
+        query: Query = [(name, str(value)) for name, value in item.items() if name != "topic"]
         headers = {_META.get(name, f"Tarry-Meta-{name}"): value.encode().decode("latin-1") for name, value in meta.items()}
         tries: Tries = []
         began = time.monotonic()
         try:
-            answer = self._long(wait, "PUT", _path(topic, "jobs", id), [*query, ("wait", milliseconds(wait))], body=data[0], headers={"Content-Type": kind, **headers}, tries=tries)
+            answer = self._long(wait, "PUT", _path(topic, "jobs", id), [*query, ("wait", milliseconds(wait))], body=data, headers={"Content-Type": kind, **headers}, tries=tries)
         except Conflict as fault:
             if not tries or fault.code != "leased":
                 raise
@@ -142,7 +145,7 @@ class Client:
             answer = {}  # it existed, has ended, and is not kept
         if "attempt" not in answer:
             return self.wait((topic, id), timeout=wait)[0]
-        job, left = job_of(answer), _seconds(wait) - (time.monotonic() - began)
+        job, left = job_of(answer, self.codec), _seconds(wait) - (time.monotonic() - began)
         if job.state not in ENDED and left > 0:  # a push that is not the first with its once does not wait
             return self.wait((topic, id), timeout=left)[0]
         return job
@@ -154,7 +157,7 @@ class Client:
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         """Pushes many jobs; each item has the arguments of push(). A refused job has an error in its place and does not affect the others."""
-        wanted = [_item(item) for item in items]
+        wanted = [_item(item, self.codec) for item in items]
         return [result for start in range(0, len(wanted), BATCH) for result in self._push_items(wanted[start : start + BATCH])]
 
     def _push_items(self, items: Items) -> Pushes:
@@ -213,7 +216,7 @@ class Client:
 
     def get(self, topic: str, id: str) -> Job | None:
         try:
-            return job_of(self.transport.call("GET", _path(topic, "jobs", id), [("body", "base64")]))
+            return job_of(self.transport.call("GET", _path(topic, "jobs", id), [("body", "base64")]), self.codec)
         except NotFound:
             return None
 
@@ -231,7 +234,7 @@ class Client:
             except NotFound:
                 return
             jobs = answer.get("jobs")
-            yield from (job_of(job) for job in jobs if isinstance(job, dict)) if isinstance(jobs, list) else ()
+            yield from (job_of(job, self.codec) for job in jobs if isinstance(job, dict)) if isinstance(jobs, list) else ()
             found = answer.get("cursor")
             if not isinstance(found, str):
                 return
@@ -246,7 +249,7 @@ class Client:
         spec = {"jobs": [{"topic": topic, "id": id} for topic, id in names], "for": "any" if any else "all", "wait": milliseconds(timeout)}
         answer = self._long(timeout, "POST", "/v1/wait", [("body", "base64")], body=json.dumps(spec).encode(), headers={"Content-Type": "application/json"})
         found = answer.get("jobs")
-        by_name = {(job.topic, job.id): job for job in (job_of(one) for one in found)} if isinstance(found, list) else {}
+        by_name = {(job.topic, job.id): job for job in (job_of(one, self.codec) for one in found)} if isinstance(found, list) else {}
         return [by_name.get((topic, id)) or Job(topic=topic, id=id, state="unknown") for topic, id in names]
 
     # ---- schedules ----
@@ -269,7 +272,10 @@ class Client:
         """
         spec = {"topic": topic, "cron": list(cron) if isinstance(cron, (list, tuple)) else cron, "zone": zone, "content_type": content_type, **members}
         spec["every"] = None if every is None else milliseconds(every)
-        if isinstance(body, (bytes, bytearray, memoryview)):
+        if body is not None and self.codec:
+            encoded, spec["content_type"] = self.codec.encode(*body_of(body, content_type), is_steady=True)
+            spec["body_base64"] = base64.b64encode(encoded).decode()
+        elif isinstance(body, (bytes, bytearray, memoryview)):
             spec["body_base64"] = base64.b64encode(bytes(body)).decode()
         elif body is not None:
             spec["body"] = body
@@ -298,6 +304,11 @@ class Client:
         cut: Cut | None = None,
     ) -> Jobs:
         """Returns ready jobs, topics in the given order. `consumer` is shown as their holder. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends."""
+        jobs = self._take(topics, max, wait, lease, consumer, cut)
+        return [job_of(job, self.codec) for job in jobs]
+
+    def _take(self, topics: Sequence[str], max: int, wait: Duration, lease: Duration | None, consumer: str | None, cut: Cut | None) -> Items:
+        """Returns jobs as the server has them."""
         query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
         query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else []), *([("consumer", consumer)] if consumer else [])]
         timeout = _seconds(wait) + self.transport.timeout
@@ -309,7 +320,7 @@ class Client:
                 raise error_of(found.status, found.json(), found.retry_after)
             answer = found.json()
         jobs = answer.get("jobs")
-        return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
+        return jobs if isinstance(jobs, list) else []
 
     def ack(self, *jobs: Leases, result: Any = None, content_type: str | None = None, hold: Duration | None = None) -> Outcomes:
         """
@@ -317,7 +328,7 @@ class Client:
         or what becomes JSON. A result that is too big is Refused, and the job stays leased. `hold`: how long no job of its group is
         delivered; without a group, of its topic.
         """
-        return self._answers("ack", _items(jobs, _result(result, content_type) | _hold(hold)))
+        return self._answers("ack", _items(jobs, _result(result, content_type, self.codec) | _hold(hold)))
 
     def nack(
         self,
@@ -333,7 +344,7 @@ class Client:
         options: dict[str, Any] = {"delay": milliseconds(delay)} if delay is not None else {}
         options |= {"error": cut_text(error)} if error else {}
         options |= {"final": True} if final else {}
-        return self._answers("nack", _items(jobs, options | _result(result, content_type) | _hold(hold)))
+        return self._answers("nack", _items(jobs, options | _result(result, content_type, self.codec) | _hold(hold)))
 
     def extend(self, *jobs: Leases, lease: Duration | None = None, progress: str = "") -> Outcomes:
         """Makes the leases end later. `progress`, up to 256 bytes of text, is shown with the job."""
@@ -358,7 +369,7 @@ class Client:
         """Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it has ended."""
         options = {"delay": None if delay is None else milliseconds(delay), "at": None if at is None else moment(at), "priority": None if priority is None else str(priority)}
         query: Query = [("lease", _lease(job)), *((name, value) for name, value in options.items() if value is not None)]
-        data, kind = body_of(body, content_type) if body is not None else (b"", None)
+        data, kind = _encoded(body, content_type, self.codec) if body is not None else (b"", None)
         tries: Tries = []
         try:
             answer = self.transport.call("POST", "/v1/again", query, body=data or None, headers={"Content-Type": kind} if kind else {}, tries=tries)
@@ -402,11 +413,16 @@ def _items(jobs: Iterable[Leases], options: Mapping[str, Any]) -> Items:
     return items
 
 
-def _result(result: Any, content_type: str | None = None) -> dict[str, Any]:
+def _encoded(body: Any, content_type: str | None, codec: Codec | None, part: str = "body") -> tuple[bytes, str]:
+    data, kind = body_of(body, content_type)
+    return codec.encode(data, kind, part) if codec else (data, kind)
+
+
+def _result(result: Any, content_type: str | None = None, codec: Codec | None = None) -> dict[str, Any]:
     """The members of an answer with this result."""
     if result is None:
         return {}
-    data, kind = body_of(result, content_type)
+    data, kind = _encoded(result, content_type, codec, "result")
     return {"result_base64": base64.b64encode(data).decode(), "result_type": kind}
 
 
@@ -449,13 +465,13 @@ _TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": mil
 _AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "group", "callback")
 
 
-def _item(given: Mapping[str, Any]) -> dict[str, Any]:
+def _item(given: Mapping[str, Any], codec: Codec | None = None) -> dict[str, Any]:
     """An item of a batch push, of the arguments of push()."""
     if unknown := given.keys() - _ARGUMENTS:
         raise TypeError(f"push has no argument '{min(unknown)}'")
     if "topic" not in given:
         raise TypeError("a push needs a topic")
-    data, kind = body_of(given.get("body", b""), given.get("content_type"))
+    data, kind = _encoded(given.get("body", b""), given.get("content_type"), codec)
     traces = {name: given[name] for name in ("traceparent", "tracestate") if given.get(name)}
     item = {name: given[name] for name in _AS_THEY_ARE if given.get(name) is not None}
     item |= {"lease_for" if name == "lease" else name: text(given[name]) for name, text in _TEXTS.items() if given.get(name) is not None}

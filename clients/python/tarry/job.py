@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from .codec import Codec, CodecError, is_encoded, no_codec
+
 Duration = float | datetime.timedelta
 """Seconds, or a timedelta."""
 
@@ -77,7 +79,7 @@ class Job:
 
     topic: str
     id: str
-    body: bytes = b""
+    body: bytes = field(default_factory=bytes, repr=False)
     content_type: str = "application/octet-stream"
     meta: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 0
@@ -101,10 +103,19 @@ class Job:
     """The duration of the last attempt of a finished job."""
     progress: str | None = None
     """The last progress that the worker reported."""
-    result: bytes | None = None
+    result: bytes | None = field(default_factory=lambda: None, repr=False)
     """The result that the worker returned; see also result_text and result_json()."""
     result_type: str | None = None
     """The content type of the result."""
+    codec_error: CodecError | None = None
+    """Why the body or the result cannot be decoded. To read it then raises this error."""
+    stored_as: str | None = None
+    """The name of the body in the store of a ClaimCheck."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Reached only by a body or a result that cannot be decoded."""
+        fault = self.__dict__.get("codec_error")
+        raise fault if fault and name in ("body", "result") else AttributeError(name)
 
     @property
     def text(self) -> str:
@@ -137,8 +148,31 @@ def _result_of(data: Mapping[str, Any]) -> bytes | None:
     return body_of(found, data.get("result_type"))[0]
 
 
-def job_of(data: Mapping[str, Any]) -> Job:
-    """A job of an answer that was asked for with body=base64."""
+def decode_job(job: Job, codec: Codec | None) -> None:
+    """Decodes body and result. One that cannot be decoded is removed."""
+    for part, type_of in (("body", "content_type"), ("result", "result_type")):
+        found, kind = job.__dict__.get(part), job.__dict__[type_of]
+        if not found or not is_encoded(kind):
+            continue
+        try:
+            if codec is None:
+                raise no_codec(kind, part)
+            job.__dict__[part], job.__dict__[type_of], name = codec._decode(found, kind, part)
+            if part == "body":
+                job.__dict__["stored_as"] = name
+        except CodecError as fault:
+            del job.__dict__[part]
+            job.__dict__["codec_error"] = fault
+
+
+def job_of(data: Mapping[str, Any], codec: Codec | None = None) -> Job:
+    """A job of an answer that was asked for with body=base64, decoded."""
+    job = raw_job_of(data)
+    decode_job(job, codec)
+    return job
+
+
+def raw_job_of(data: Mapping[str, Any]) -> Job:
     return Job(
         topic=data["topic"],
         id=data["id"],

@@ -19,8 +19,9 @@ import time
 from typing import Any, Awaitable, Callable, Iterator, Mapping, Sequence, cast
 
 from .client import LEASES, Client, _batches, _result, cut_text
+from .codec import Codec, is_encoded
 from .errors import Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError
-from .job import Duration, Job
+from .job import Duration, Job, decode_job, raw_job_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut
 
 WAIT = 30.0  # of a take
@@ -183,7 +184,7 @@ class Worker:
             while free := self._free_slots():
                 try:
                     self._taking = True
-                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, consumer=self.consumer, cut=self._cut)
+                    jobs = [raw_job_of(one) for one in self.client._take(self.topics, free, WAIT, self.lease, self.consumer, self._cut)]
                 except Exception as fault:
                     if self._stopping:
                         break
@@ -275,6 +276,7 @@ class Worker:
     def _work(self) -> None:
         while one := self._next():
             try:
+                self._decode(one.job)
                 result = self.handlers[one.job.topic](one.job)
             except BaseException as fault:
                 self._ended(one, fault)
@@ -294,6 +296,8 @@ class Worker:
 
     async def _run_task(self, one: _Held) -> None:
         try:
+            if is_encoded(one.job.content_type):
+                await asyncio.to_thread(self._decode, one.job)
             result = await self.handlers[one.job.topic](one.job)  # type: ignore[misc]
         except asyncio.CancelledError as fault:
             self._ended(one, fault)
@@ -302,10 +306,16 @@ class Worker:
         else:
             self._ended(one, None, result)
 
+    def _decode(self, job: Job) -> None:
+        """A job that cannot be decoded fails like its handler: the error is its last error, and another attempt may succeed."""
+        decode_job(job, self.client.codec)
+        if job.codec_error:
+            raise job.codec_error
+
     def _members(self, result: Any) -> dict[str, Any]:
         try:
-            return _result(result)
-        except (TypeError, ValueError) as fault:  # it is not JSON: the work is done, so the job is acked without it
+            return _result(result, codec=self.client.codec)
+        except Exception as fault:  # it is not JSON, or cannot be stored: the work is done, so the job is acked without it
             self._report_error(fault, "result")
             return {}
 
@@ -426,9 +436,10 @@ class Worker:
 
     def _send_part(self, verb: str, those: list[_Held]) -> None:
         results: list[TarryError | None] = []
+        acked: list[Job] = []
         try:
             results = self.client._answers(
-                verb, [one.answer for one in those], retry_for=float("inf"), timeout=min(max(self.lease / 3, 0.5), self.client.transport.timeout),
+                verb, [one.answer for one in those], lambda at, found: acked.append(those[at].job) if verb == ACK and found.get("result") == "ok" and those[at].job.stored_as else None, retry_for=float("inf"), timeout=min(max(self.lease / 3, 0.5), self.client.transport.timeout),
                 longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
@@ -443,6 +454,15 @@ class Worker:
                     continue
                 outcome = {GIVE_BACK: "given_back", NACK: "reject" if one.answer.get("final") else "nack"}.get(verb, verb)
                 self._finish(one, outcome if result is None else "lost")
+        if acked and self.client.codec:
+            threading.Thread(target=self._delete_stored, args=[self.client.codec, acked], name="tarry-delete").start()
+
+    def _delete_stored(self, codec: Codec, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            try:
+                codec.delete_stored(job)
+            except Exception as fault:
+                self._report_error(fault, "delete")
 
     def _send_apart(self, verb: str, those: list[_Held], fault: TarryError) -> None:
         """One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result."""

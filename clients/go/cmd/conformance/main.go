@@ -53,6 +53,34 @@ type plan struct {
 	ByAttempt []step `json:"by_attempt"`
 }
 
+// codec describes the codec of a client.
+type codec struct {
+	Current    string            `json:"current"`
+	Keys       map[string][]byte `json:"keys"`
+	Context    string            `json:"context"`
+	Gzip       *tarry.Gzip       `json:"gzip"`
+	ClaimCheck *struct {
+		Directory string `json:"directory"`
+		Above     int    `json:"above"`
+	} `json:"claim_check"`
+}
+
+func (c *codec) made() (*tarry.Codec, error) {
+	if c == nil {
+		return nil, nil
+	}
+	made := &tarry.Codec{Gzip: c.Gzip, Context: c.Context}
+	if c.ClaimCheck != nil {
+		made.ClaimCheck = &tarry.ClaimCheck{Store: tarry.DirectoryStore(c.ClaimCheck.Directory), Above: c.ClaimCheck.Above}
+	}
+	if c.Keys == nil {
+		return made, nil
+	}
+	var err error
+	made.AesGcm, err = tarry.NewAesGcm(c.Current, c.Keys)
+	return made, err
+}
+
 type call struct {
 	N           any               `json:"n"`
 	Op          string            `json:"op"`
@@ -107,6 +135,7 @@ type call struct {
 	EveryMS     int               `json:"every_ms"`
 	Zone        string            `json:"zone"`
 	Members     map[string]any    `json:"members"`
+	Codec       *codec            `json:"codec"`
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -182,7 +211,11 @@ func job(one *tarry.Job) object {
 	shown := object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
 		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested,
 		"state": one.State, "group": one.Group, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
-		"outcome": nil, "result_base64": nil}
+		"outcome": nil, "result_base64": nil, "codec_error": nil}
+	var fault *tarry.Error
+	if errors.As(one.CodecErr, &fault) {
+		shown["codec_error"] = fault.Detail
+	}
 	if one.Outcome != "" {
 		shown["outcome"], shown["finished_at_ms"] = one.Outcome, one.FinishedAt.UnixMilli()
 	}
@@ -221,8 +254,11 @@ func (c *call) answer(ctx context.Context) (any, error) {
 	done := object{"done": true}
 	switch c.Op {
 	case "open":
-		var err error
-		client, err = tarry.New(tarry.Options{URL: c.URL, Token: c.Token, RetryFor: ms(c.RetryForMS), Timeout: ms(c.TimeoutMS)})
+		codec, err := c.Codec.made()
+		if err != nil {
+			return nil, err
+		}
+		client, err = tarry.New(tarry.Options{Codec: codec, URL: c.URL, Token: c.Token, RetryFor: ms(c.RetryForMS), Timeout: ms(c.TimeoutMS)})
 		return object{}, err
 	case "push":
 		found, err := client.Push(ctx, c.push())
