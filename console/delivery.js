@@ -18,7 +18,7 @@ const AGAIN_MS = 2000;
 /** @type {import("./form.js").Field[]} */
 const TARGET = [
     { name: "to" }, { name: "max_in_flight", kind: "number", standard: "64" }, { name: "rate" }, { name: "timeout", standard: "10s" },
-    { name: "body", standard: "raw" }, { name: "callback", kind: "flag", standard: "false" }, { name: "sign", kind: "json", standard: "default", of: /^(https?:|$)/ }, { name: "dead_on", kind: "json", standard: "[410]", of: /^(https?:|$)/ }, { name: "result", kind: "flag", standard: "false", of: /^(https?:|$)/ }, { name: "headers", kind: "json", of: /^(https?:|$)/ },
+    { name: "body", standard: "raw" }, { name: "cloudevents", kind: "json" }, { name: "callback", kind: "flag", standard: "false" }, { name: "sign", kind: "json", standard: "default", of: /^(https?:|$)/ }, { name: "dead_on", kind: "json", standard: "[410]", of: /^(https?:|$)/ }, { name: "result", kind: "flag", standard: "false", of: /^(https?:|$)/ }, { name: "headers", kind: "json", of: /^(https?:|$)/ },
     ...KIND_FIELDS,
 ];
 /** @type {import("./form.js").Field[]} */

@@ -95,8 +95,12 @@ void program_stop(void)
 
 void program_stall(bool on)
 {
-    if (program.pid)
-        kill(program.pid, on ? SIGSTOP : SIGCONT);
+    int status;
+    if (!program.pid)
+        return;
+    kill(program.pid, on ? SIGSTOP : SIGCONT);
+    if (on) /* until all of its threads stand still */
+        assert_int_equal(waitpid(program.pid, &status, WUNTRACED), program.pid);
 }
 
 int program_connect(void)

@@ -130,6 +130,18 @@ static bool check_sign(struct guard *guard, const struct target_setting *setting
     return count > 0;
 }
 
+/* Checks that the kind has the mode of events. Jobs with their own callback always have it. */
+static bool check_event(const struct target_setting *setting, char error[DELIVER_ERROR_BYTES])
+{
+    const struct target_ops *ops = setting->to ? target_find(slice_of(setting->to)) : NULL;
+    if (setting->event.mode != TARGET_EVENT_BINARY || !ops || ops->event.prefix)
+        return true;
+    return error_text(error, DELIVER_ERROR_BYTES,
+                      "%s:// has no binary mode of CloudEvents, write \"mode\": \"structured\" in "
+                      "'cloudevents'",
+                      ops->schemes[0]);
+}
+
 bool check_target_setting(struct guard *guard, const struct target_setting *setting,
                           char error[DELIVER_ERROR_BYTES])
 {
@@ -137,7 +149,7 @@ bool check_target_setting(struct guard *guard, const struct target_setting *sett
      * sent. */
     bool ok = setting->to ? check_to(guard, setting, slice_of(setting->to), error)
                           : guard_is_on(guard) || check_decision(GUARD_OFF, slice_of(""), error);
-    return ok && check_sign(guard, setting, error);
+    return ok && check_sign(guard, setting, error) && check_event(setting, error);
 }
 
 static bool check_deliver(struct guard *guard, struct slice json, char error[DELIVER_ERROR_BYTES])

@@ -391,6 +391,9 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
                  endpoint.at);
         delivery_refuse(delivery, error);
         return;
+    case ENDPOINT_INVALID:
+        delivery_refuse(delivery, env->endpoints->invalid);
+        return;
     }
 }
 

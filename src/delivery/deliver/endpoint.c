@@ -14,7 +14,8 @@ enum {
     USUAL_WEIGHT = 8,
     CONGESTION_MS = 20,
     CLOSE_ROUNDS_MAX = 10000,
-    CLOSE_ROUND_US = 1000
+    CLOSE_ROUND_US = 1000,
+    ATTRIBUTE_BYTES_MAX = 16 * 1024
 };
 
 /* A request in flight, found by its handle, because targets are not trusted with pointers. */
@@ -206,48 +207,92 @@ static void endpoint_show(const struct endpoints *endpoints, const struct endpoi
     endpoint_tally_show(endpoint->tally, &shown, endpoint->in_flight, now_ms);
 }
 
-/* A copy of a job, whose body is the whole job as JSON. */
-struct endpoint_whole {
-    struct job job;
-    struct buffer body;
+/* A message in another form than its job: the whole job as JSON, or an event. */
+struct endpoint_form {
+    struct job job; /* a copy with another body */
+    struct buffer body, json, attributes;
 };
 
-static void whole_free(struct endpoint_whole *whole)
+static void form_free(struct endpoint_form *form)
 {
-    if (whole)
-        buffer_fini(&whole->body);
-    free(whole);
+    if (!form)
+        return;
+    buffer_fini(&form->body);
+    buffer_fini(&form->json);
+    buffer_fini(&form->attributes);
+    free(form);
 }
 
-/* Returns NULL when out of memory. */
-static struct endpoint_whole *whole_new(const struct job *job)
+static void form_set_body(struct endpoint_form *form, const struct buffer *body, const char *type)
 {
-    struct endpoint_whole *whole = malloc(sizeof *whole);
-    if (!whole)
+    form->job.body = buffer_slice(body);
+    form->job.content_type = slice_of(type);
+}
+
+/* Makes the message an event. Returns NULL, or why the job cannot be one. */
+static const char *form_make_event(struct endpoints *endpoints, struct endpoint_form *form,
+                                   const struct target_message *message)
+{
+    const struct target_event_setting *event = &message->setting->event;
+    const struct target_ops *ops = target_find(message->to);
+    char id[MESSAGE_ID_BYTES];
+    if (!message_id_write(&endpoints->ids, message->job, id)) {
+        form->attributes.failed = true;
         return NULL;
-    buffer_init(&whole->body, target_job_body_bytes_max(job));
-    target_job_body_write(&whole->body, job);
-    whole->job = *job;
-    whole->job.body = buffer_slice(&whole->body);
-    whole->job.content_type = slice_of("application/json");
-    if (!whole->body.failed)
-        return whole;
-    whole_free(whole);
-    return NULL;
+    }
+    if (event->mode == TARGET_EVENT_BINARY && ops && ops->event.prefix)
+        return target_event_attributes(event, &ops->event, &form->job, slice_of(id),
+                                       &form->attributes);
+    form->json.bytes_max = target_event_json_bytes_max(&form->job);
+    const char *fault = target_event_json(event, &form->job, slice_of(id), &form->json);
+    form_set_body(form, &form->json, TARGET_EVENT_CONTENT_TYPE);
+    return fault;
 }
 
-/* Adds the message to those that endpoints_flush passes on. Returns false when out of memory. */
-static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
-                          struct endpoint_request *request, const struct target_message *message)
+/* Makes the form that the setting asks for; *out is NULL if that is the job's own. */
+static enum endpoint_decision form_new(struct endpoints *endpoints,
+                                       const struct target_message *message,
+                                       struct endpoint_form **out)
+{
+    const struct target_setting *setting = message->setting;
+    *out = NULL;
+    if (!setting->sends_job && !setting->event.mode)
+        return ENDPOINT_SENT;
+    struct endpoint_form *form = malloc(sizeof *form);
+    if (!form)
+        return ENDPOINT_LATER;
+    *form = (struct endpoint_form){.job = *message->job};
+    buffer_init(&form->body, target_job_body_bytes_max(message->job));
+    buffer_init(&form->json, 0);
+    buffer_init(&form->attributes, ATTRIBUTE_BYTES_MAX);
+    if (setting->sends_job) {
+        target_job_body_write(&form->body, message->job);
+        form_set_body(form, &form->body, "application/json");
+    }
+    endpoints->invalid = setting->event.mode ? form_make_event(endpoints, form, message) : NULL;
+    bool is_lost = form->body.failed || form->json.failed || form->attributes.failed;
+    if (!endpoints->invalid && !is_lost) {
+        *out = form;
+        return ENDPOINT_SENT;
+    }
+    form_free(form);
+    return endpoints->invalid ? ENDPOINT_INVALID : ENDPOINT_LATER;
+}
+
+/* Adds the message to those that endpoints_flush passes on: ENDPOINT_SENT, or the reason why not. */
+static enum endpoint_decision endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
+                                            struct endpoint_request *request,
+                                            const struct target_message *message)
 {
     if (endpoints->sent_messages.live == 0)
         endpoints->congestion = (struct endpoint_congestion){
             .usual_ms = endpoints->congestion.usual_ms, .reported_ms = clock_inner_ms()};
-    struct endpoint_whole *whole = message->setting->sends_job ? whole_new(message->job) : NULL;
-    uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->sent_messages);
+    struct endpoint_form *form;
+    enum endpoint_decision decision = form_new(endpoints, message, &form);
+    uint32_t id = decision == ENDPOINT_SENT ? slab_add(&endpoints->sent_messages) : 0;
     if (!id) {
-        whole_free(whole);
-        return false;
+        form_free(form);
+        return decision == ENDPOINT_SENT ? ENDPOINT_LATER : decision;
     }
     struct sent_message *sent = slab_at(&endpoints->sent_messages, id);
     *sent = (struct sent_message){.handle = (uint64_t)++endpoints->generation << 32 | id,
@@ -264,11 +309,13 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
     endpoints->pending[endpoints->pending_count] = *message;
-    endpoints->wholes[endpoints->pending_count] = whole;
-    if (whole)
-        endpoints->pending[endpoints->pending_count].job = &whole->job;
+    endpoints->forms[endpoints->pending_count] = form;
+    if (form) {
+        endpoints->pending[endpoints->pending_count].job = &form->job;
+        endpoints->pending[endpoints->pending_count].attributes = buffer_slice(&form->attributes);
+    }
     endpoints->pending[endpoints->pending_count++].tag = sent->handle;
-    return true;
+    return ENDPOINT_SENT;
 }
 
 enum breaker_decision endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
@@ -339,8 +386,9 @@ enum endpoint_decision endpoints_give(struct endpoints *endpoints, struct endpoi
     enum endpoint_decision decision = endpoint_evaluate(endpoints, endpoint, request, wait_ms);
     if (decision != ENDPOINT_SENT)
         return decision;
-    if (!endpoint_load(endpoints, endpoint, request, message))
-        return ENDPOINT_LATER;
+    decision = endpoint_load(endpoints, endpoint, request, message);
+    if (decision != ENDPOINT_SENT)
+        return decision;
     if (request->is_probe)
         breaker_probe(&endpoint->breaker);
     if (request->is_path_probe)
@@ -359,7 +407,7 @@ void endpoints_flush(struct endpoints *endpoints)
     if (count > 0)
         endpoint->target->ops->send(endpoint->target, endpoints->pending, count);
     for (size_t i = 0; i < count; i++)
-        whole_free(endpoints->wholes[i]);
+        form_free(endpoints->forms[i]);
 }
 
 /* ---- reports ---- */
@@ -487,7 +535,7 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
     endpoint_tallies_init(&endpoints->tallies);
     slab_init(&endpoints->sent_messages, sizeof(struct sent_message));
     endpoints->sweep = deadline_new(env->reactor, on_sweep, endpoints);
-    return endpoints->sweep != NULL;
+    return message_id_init(&endpoints->ids, env->store_name, env->store) && endpoints->sweep;
 }
 
 int64_t endpoints_next_ms(const struct endpoints *endpoints)
@@ -540,6 +588,7 @@ bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx),
 
 void endpoints_fini(struct endpoints *endpoints)
 {
+    message_id_fini(&endpoints->ids);
     if (!endpoints->sweep)
         return;
     endpoints_close_all(endpoints, NULL, NULL);

@@ -19,6 +19,7 @@
 #include "deliver/endpoint_tally.h"
 #include "deliver/path.h"
 #include "guard/resolve.h"
+#include "targets/message_id.h"
 #include "targets/target.h"
 
 #include <stdatomic.h>
@@ -75,9 +76,11 @@ struct endpoints {
     /* Messages of one target, passed on by endpoints_flush. */
     struct endpoint *pending_for;
     struct target_message pending[ENDPOINTS_PENDING];
-    struct endpoint_whole
-        *wholes[ENDPOINTS_PENDING]; /* for messages that contain the whole job, otherwise NULL */
+    /* for messages in another form than their job, otherwise NULL */
+    struct endpoint_form *forms[ENDPOINTS_PENDING];
+    struct message_id ids;
     size_t pending_count;
+    const char *invalid; /* a reason of ENDPOINT_INVALID */
     /* Called when an endpoint becomes available or unavailable, or available for a probe only. */
     void (*changed)(void *owner, struct endpoint *endpoint);
     void *owner;
@@ -110,7 +113,8 @@ enum endpoint_decision {
     ENDPOINT_RESTS, /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
     ENDPOINT_CONGESTED, /* the window is full: retry after *wait_ms */
     ENDPOINT_LATER,     /* too many endpoints, or out of memory: retry after *wait_ms */
-    ENDPOINT_UNKNOWN    /* no target of this build supports it */
+    ENDPOINT_UNKNOWN,   /* no target of this build supports it */
+    ENDPOINT_INVALID    /* the job cannot be an event; endpoints->invalid is the reason */
 };
 
 /* Initializes the endpoints; sets `reported` and `owner` of `env`. Returns false when out of

@@ -190,8 +190,9 @@ static bool sample_give(struct sample *sample)
     endpoints_flush(&sample->deliver->endpoints);
     if (decision != ENDPOINT_SENT)
         snprintf(sample->error, sizeof sample->error, "%s",
-                 decision == ENDPOINT_UNKNOWN ? "this build has no such target"
-                                              : "too many endpoints in use, try again later");
+                 decision == ENDPOINT_INVALID   ? sample->deliver->endpoints.invalid
+                 : decision == ENDPOINT_UNKNOWN ? "this build has no such target"
+                                                : "too many endpoints in use, try again later");
     return decision == ENDPOINT_SENT;
 }
 

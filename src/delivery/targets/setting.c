@@ -334,6 +334,66 @@ static bool read_headers(const struct setting_reader *reader)
     return true;
 }
 
+/* ---- cloudevents ---- */
+
+/* Reads the source, which becomes a reference to a URI; inserted values are percent-encoded. */
+static bool read_event_source(const struct setting_reader *reader)
+{
+    char **source = &reader->out->event.source;
+    if (!read_template(reader, source, TARGET_TEMPLATE_BYTES_MAX))
+        return false;
+    for (const char *at = *source; *at; at++)
+        if (*at <= ' ' || *at > '~' || strchr("\"<>\\^`|", *at))
+            return refuse_value(reader, "its 'source' must be a URI or a path");
+    return **source || refuse_value(reader, "its 'source' is empty");
+}
+
+static bool read_event_type(const struct setting_reader *reader)
+{
+    char **type = &reader->out->event.type;
+    return read_template(reader, type, TARGET_TEMPLATE_BYTES_MAX) &&
+           (**type || refuse_value(reader, "its 'type' is empty"));
+}
+
+static bool read_event_mode(const struct setting_reader *reader)
+{
+    bool is_string = reader->value.kind == JSON_STRING;
+    bool is_binary = is_string && json_string_is(reader->value.raw, "binary");
+    if (!is_binary && !(is_string && json_string_is(reader->value.raw, "structured")))
+        return refuse_value(reader, "its 'mode' is \"binary\" or \"structured\"");
+    reader->out->event.mode = is_binary ? TARGET_EVENT_BINARY : TARGET_EVENT_STRUCTURED;
+    return true;
+}
+
+/* Reads {"mode", "source", "type"}, each of them optional and given once. */
+static bool read_event(const struct setting_reader *reader)
+{
+    static const struct {
+        const char *name;
+        bool (*read)(const struct setting_reader *reader);
+    } parts[] = {
+        {"mode", read_event_mode}, {"source", read_event_source}, {"type", read_event_type}};
+    enum { PARTS = sizeof parts / sizeof parts[0] };
+    struct json_cursor cursor = {0};
+    struct setting_reader part = *reader;
+    struct slice key;
+    bool seen[PARTS] = {false};
+    if (reader->value.kind != JSON_OBJECT)
+        return refuse_value(reader, "it is an object such as {\"type\": \"{meta.kind}\"}");
+    reader->out->event.mode = TARGET_EVENT_BINARY;
+    while (json_next_member(reader->value, &cursor, &key, &part.value)) {
+        size_t i = 0;
+        while (i < PARTS && !json_string_is(key, parts[i].name))
+            i++;
+        if (i == PARTS || seen[i])
+            return refuse_value(reader, "it has 'mode', 'source' and 'type', each once");
+        seen[i] = true;
+        if (!parts[i].read(&part))
+            return false;
+    }
+    return true;
+}
+
 /* ---- members ---- */
 
 static bool read_text(const struct setting_reader *reader)
@@ -355,6 +415,7 @@ static const struct member {
                {"rate", read_rate, NULL, 0},
                {"timeout", read_timeout, NULL, 0},
                {"body", read_body, NULL, 0},
+               {"cloudevents", read_event, NULL, 0},
                {"sign", read_sign, "http", 0},
                {"dead_on", read_dead_on, "http", 0},
                {"result", read_result, "http", 0},
@@ -385,10 +446,11 @@ static bool refuse_member(struct slice raw, char *error)
         (void)snprintf(error, TARGET_ERROR_BYTES, "unknown member '%s', did you mean '%s'", word,
                        nearest);
     else
-        (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "unknown member '%s', use to, callback, max_in_flight, rate, timeout, "
-                       "body, sign, dead_on, result, headers, and those of a kind of target",
-                       word);
+        (void)snprintf(
+            error, TARGET_ERROR_BYTES,
+            "unknown member '%s', use to, callback, max_in_flight, rate, timeout, "
+            "body, cloudevents, sign, dead_on, result, headers, and those of a kind of target",
+            word);
     return false;
 }
 
@@ -444,6 +506,13 @@ static bool check_whole(const struct target_setting *setting, uint32_t seen, cha
                        "no 'to', write the URL to deliver to, or \"callback\": true");
         return false;
     }
+    for (size_t i = 0; setting->event.mode == TARGET_EVENT_BINARY && i < setting->header_count; i++)
+        if (strncasecmp(setting->headers[i].name, "ce-", 3) == 0) {
+            (void)snprintf(error, TARGET_ERROR_BYTES,
+                           "header '%s' is set by 'cloudevents', leave one of them out",
+                           setting->headers[i].name);
+            return false;
+        }
     for (size_t i = 0; i < MEMBERS; i++)
         if (seen & UINT32_C(1) << i && !member_suits(&members[i], setting)) {
             (void)snprintf(error, TARGET_ERROR_BYTES,
@@ -486,6 +555,8 @@ void target_setting_fini(struct target_setting *setting)
 {
     free(setting->to);
     free(setting->sign);
+    free(setting->event.source);
+    free(setting->event.type);
 #define FREE(NAME, KINDS) free(setting->NAME);
     TARGET_TEXT_ROWS(FREE)
 #undef FREE

@@ -10,7 +10,9 @@
  *    "body": "job",                              the job as JSON instead of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: statuses that make a job dead; 410 always
  *    "result": true,                             http: the body of a 2xx answer is the job's result
- *    "headers": {"ce-id": "{id}"},               http: further headers
+ *    "headers": {"x-shop": "{id}"},              http: further headers
+ *    "cloudevents": {"mode": "binary",           or "structured": the message is a CloudEvent
+ *                    "source": "/topics/{topic}", "type": "{topic}"},
  *    "routing_key": "{topic}.{meta.kind}"}       and other templates of a kind: see targets.txt
  *
  * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" are literal braces.
@@ -45,6 +47,13 @@ struct target_header {
     char *name, *value; /* the value is a template */
 };
 
+enum target_event_mode { TARGET_EVENT_OFF = 0, TARGET_EVENT_BINARY, TARGET_EVENT_STRUCTURED };
+
+struct target_event_setting { /* see event.h */
+    enum target_event_mode mode;
+    char *source, *type; /* templates; NULL: the standard ones */
+};
+
 /* The settings. All zero: no delivery. */
 struct target_setting {
     char *to; /* NULL: only jobs with their own callback; the struct owns all texts */
@@ -60,6 +69,7 @@ struct target_setting {
     uint32_t max_in_flight;
     double rate_per_s; /* 0: no limit */
     int64_t timeout_ms;
+    struct target_event_setting event;
     struct target_codes dead_on[TARGET_DEAD_ON_MAX];
     size_t dead_on_count;
     struct target_header headers[TARGET_HEADER_LINES_MAX];

@@ -24,6 +24,7 @@
 #ifndef TARRY_TARGETS_TARGET_H
 #define TARRY_TARGETS_TARGET_H
 
+#include "targets/event.h"
 #include "targets/setting.h"
 
 #include "base/buffer.h"
@@ -94,6 +95,9 @@ struct target_message {
     uint64_t tag;                         /* returned in the report */
     const struct job *job;                /* body, content type, meta, attempt, due time */
     const struct target_setting *setting; /* of the topic */
+    /* Further headers, encoded as a meta, in the form of the kind's `event`: a CloudEvent in binary
+     * mode. Usually empty. */
+    struct slice attributes;
     struct slice to; /* exact destination: the topic's `to`, or the job's own callback */
     bool is_test;    /* a sample of `tarry deliver test`: explain more */
     /* is_test: explanation for users, valid until the report; else NULL */
@@ -123,7 +127,8 @@ struct target { /* the first member of each kind's target */
 
 struct target_ops {
     const char *const *schemes; /* "http", "https", NULL: the plain one, the one with TLS */
-    bool has_virtual_hosts;     /* the path of a URL is a virtual host, and part of the endpoint */
+    struct target_event_form event;
+    bool has_virtual_hosts; /* the path of a URL is a virtual host, and part of the endpoint */
     /* Checks that this is a valid destination of the kind and that the kind's settings are valid.
      * Pure. Returns false with `error`, which names the problem and a valid form. */
     bool (*check)(const struct target_setting *setting, struct slice to,

@@ -41,6 +41,17 @@ def test_a_job_arrives_to_the_byte_with_key_and_headers_when_it_is_due(broker, s
     assert answer["tarry-due-at"].startswith("20") and answer["tarry-due-at"].endswith("Z")
 
 
+def test_a_record_can_be_a_cloud_event(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "events", deliver={"to": broker.url, "cloudevents": {"type": "shop.{meta.kind}", "source": "/{meta.kind}"}})
+    client.push("events", "1", b'{"a":1}', content_type="application/json", meta={"kind": "grüße"})
+    acked(client, "events", 1)
+    (record,) = broker.receive("events", 1)
+    answer = record.headers
+    assert (answer["ce_type"], answer["ce_source"], answer["ce_subject"], answer["ce_specversion"]) == ("shop.grüße", "/gr%C3%BC%C3%9Fe", "1", "1.0")
+    assert answer["ce_id"].startswith("msg_") and answer["ce_time"].endswith("Z") and answer["content-type"] == "application/json"
+
+
 def test_topic_and_key_are_filled_in_and_a_name_that_cannot_be_is_refused(broker, start_delivering):
     client = start_delivering().client()
     settle(client, "odd", deliver={"to": broker.url, "topic": "odd.{meta.kind}", "key": "{meta.kind}/{id}"})

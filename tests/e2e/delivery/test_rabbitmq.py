@@ -13,6 +13,7 @@ import rabbitmq
 from child import certificate
 from conftest import FLAGS
 from delivery import totals
+from events import read_event
 from server import eventually, free_port
 
 
@@ -34,6 +35,17 @@ def bodies(messages):
 
 
 # ---- what arrives ----
+
+
+def test_a_message_can_be_a_cloud_event(broker, start_delivering):
+    client = start_delivering().client()
+    queue = broker.queue("events")
+    settle(client, broker, "events", cloudevents={"type": "shop.{meta.kind}", "source": "/shop"})
+    client.push("events", "1", b'{"a":1}', "application/json", {"kind": "grüße", "ce-id": "forged"})
+    ((_, properties, body, _),) = broker.messages(queue, 1)
+    attributes, data = read_event("rabbitmq", {name: str(value) for name, value in properties.headers.items()}, body, properties.content_type)
+    assert (attributes["type"], attributes["source"], attributes["subject"], data) == ("shop.grüße", "/shop", "1", {"a": 1})
+    assert attributes["id"].startswith("msg_")
 
 
 def test_a_due_job_arrives_persistent_with_its_meta_as_headers(broker, start_delivering):

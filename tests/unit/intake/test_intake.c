@@ -236,7 +236,7 @@ CLAIM(a_message_is_published_with_its_properties)
                             .meta = rig.job->meta,
                             .body = rig.job->body};
     struct target_amqp_message *message =
-        target_amqp_message_new(&job, slice_of("e"), slice_of("key"));
+        target_amqp_message_new(&job, (struct slice){0}, slice_of("e"), slice_of("key"));
     init_amqp_pool(&pool, 4096);
     assert_true(target_amqp_message_properties(message, &pool, &out));
     assert_int_equal(out._flags, AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG);
@@ -285,7 +285,7 @@ CLAIM(the_context_of_its_trace_goes_along)
                             .meta = buffer_slice(&meta),
                             .body = traced.job->body};
     struct target_amqp_message *message =
-        target_amqp_message_new(&job, slice_of("e"), slice_of("key"));
+        target_amqp_message_new(&job, (struct slice){0}, slice_of("e"), slice_of("key"));
     init_amqp_pool(&pool, 4096);
     assert_true(target_amqp_message_properties(message, &pool, &out));
     const amqp_table_entry_t *header = find_header(&out.headers, "traceparent");
@@ -313,7 +313,7 @@ CLAIM(invalid_properties_are_rejected)
         const struct job job = {
             .topic = slice_of("t"), .id = slice_of("i"), .meta = buffer_slice(&meta)};
         struct target_amqp_message *message =
-            target_amqp_message_new(&job, slice_of(""), slice_of(""));
+            target_amqp_message_new(&job, (struct slice){0}, slice_of(""), slice_of(""));
         init_amqp_pool(&pool, 4096);
         assert_false(target_amqp_message_properties(message, &pool, &out));
         empty_amqp_pool(&pool);

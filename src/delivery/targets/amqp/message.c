@@ -25,12 +25,12 @@ struct slice target_amqp_exchange(struct slice name)
     return slice_is(name, "amq.default") ? (struct slice){0} : name;
 }
 
-struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice exchange,
-                                                    struct slice routing_key)
+struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice attributes,
+                                                    struct slice exchange, struct slice routing_key)
 {
     exchange = target_amqp_exchange(exchange);
     size_t bytes = job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-                   job->body.len + exchange.len + routing_key.len;
+                   attributes.len + job->body.len + exchange.len + routing_key.len;
     struct target_amqp_message *message = malloc(sizeof *message + bytes);
     if (!message)
         return NULL;
@@ -42,6 +42,7 @@ struct target_amqp_message *target_amqp_message_new(const struct job *job, struc
     message->id = copy_to(&at, job->id);
     message->content_type = copy_to(&at, job->content_type);
     message->meta = copy_to(&at, job->meta);
+    message->attributes = copy_to(&at, attributes);
     message->body = copy_to(&at, job->body);
     message->exchange = copy_to(&at, exchange);
     message->routing_key = copy_to(&at, routing_key);
@@ -127,30 +128,35 @@ static bool describe(const struct target_amqp_message *message, amqp_pool_t *poo
 }
 
 /* Returns true for tarry's headers, which replace original ones of the same name. */
-static bool is_own(amqp_bytes_t key)
+static bool is_own(amqp_bytes_t key, bool is_event)
 {
+    static const char prefix[] = TARGET_AMQP_EVENT_PREFIX;
     static const char *const own[OWN_HEADERS] = {TARGET_AMQP_HEADER_TOPIC, TARGET_AMQP_HEADER_ID,
                                                  TARGET_AMQP_HEADER_ATTEMPT,
                                                  TARGET_AMQP_HEADER_DUE_AT};
     for (size_t i = 0; i < OWN_HEADERS; i++)
         if (slice_is(slice_make(key.bytes, key.len), own[i]))
             return true;
-    return false;
+    return is_event && key.len >= sizeof prefix - 1 &&
+           memcmp(key.bytes, prefix, sizeof prefix - 1) == 0;
 }
 
-/* Appends tarry's headers, which identify a returned message. */
+/* Appends tarry's headers, which identify a returned message, and those of an event. */
 static bool add_own_headers(const struct target_amqp_message *message, amqp_pool_t *pool,
                             amqp_basic_properties_t *out)
 {
     amqp_table_t given = out->_flags & AMQP_BASIC_HEADERS_FLAG ? out->headers : (amqp_table_t){0};
     size_t most = (size_t)given.num_entries + OWN_HEADERS;
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(message->attributes, &at, &name, &value);)
+        most++;
     amqp_table_entry_t *entries = amqp_pool_alloc(pool, most * sizeof *entries);
     char *due_at = amqp_pool_alloc(pool, TIMESTAMP_BYTES);
     int count = 0;
     if (!entries || !due_at)
         return false;
     for (int i = 0; i < given.num_entries; i++)
-        if (!is_own(given.entries[i].key))
+        if (!is_own(given.entries[i].key, message->attributes.len > 0))
             entries[count++] = given.entries[i];
     timestamp_write(due_at, message->due_ms);
     entries[count++] = text_header(slice_of(TARGET_AMQP_HEADER_TOPIC), message->topic);
@@ -160,6 +166,8 @@ static bool add_own_headers(const struct target_amqp_message *message, amqp_pool
                              .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = message->attempt}};
     entries[count++] =
         text_header(slice_of(TARGET_AMQP_HEADER_DUE_AT), slice_make(due_at, TIMESTAMP_BYTES));
+    for (size_t at = 0; job_meta_next(message->attributes, &at, &name, &value);)
+        entries[count++] = text_header(name, value);
     out->headers = (amqp_table_t){.num_entries = count, .entries = entries};
     out->_flags |= AMQP_BASIC_HEADERS_FLAG;
     return true;

@@ -4,7 +4,7 @@
  * A job that came from RabbitMQ has its original properties as metas with the names below. They are
  * published unchanged. Other jobs get content_type, message_id (the job's ID), timestamp,
  * delivery_mode 2, and their meta as headers. Both get the headers tarry-topic, tarry-id,
- * tarry-attempt and tarry-due-at, which identify a returned message.
+ * tarry-attempt and tarry-due-at, which identify a returned message, and those of an event.
  */
 #ifndef TARRY_TARGETS_AMQP_MESSAGE_H
 #define TARRY_TARGETS_AMQP_MESSAGE_H
@@ -25,6 +25,8 @@
 #define TARGET_AMQP_HEADER_ID "tarry-id"
 #define TARGET_AMQP_HEADER_ATTEMPT "tarry-attempt"
 #define TARGET_AMQP_HEADER_DUE_AT "tarry-due-at"
+/* Of the attributes of an event, as Knative and the libraries of CloudEvents use it on RabbitMQ. */
+#define TARGET_AMQP_EVENT_PREFIX "ce-"
 
 enum { TARGET_AMQP_TEXT_BYTES_MAX = 255 }; /* for exchanges and routing keys: short strings */
 
@@ -38,7 +40,7 @@ struct target_amqp_message {
     /* what is published */
     uint32_t attempt;
     int64_t due_ms;
-    struct slice topic, id, content_type, meta, body, exchange, routing_key;
+    struct slice topic, id, content_type, meta, attributes, body, exchange, routing_key;
     char bytes[];
 };
 
@@ -47,7 +49,8 @@ struct target_amqp_message {
 struct slice target_amqp_exchange(struct slice name);
 
 /* Copies everything that is needed. Returns NULL when out of memory. Freed with free(). */
-struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice exchange,
+struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice attributes,
+                                                    struct slice exchange,
                                                     struct slice routing_key);
 
 /* Fills in the properties; they point into the message and into `pool`. Returns false when out of

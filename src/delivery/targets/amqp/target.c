@@ -150,12 +150,15 @@ static struct target_amqp_message *copy_message(const struct target_message *mes
                             message->job, TEMPLATE_PLAIN, TARGET_AMQP_TEXT_BYTES_MAX, &key))
         *fault = "the routing key is longer than 255 bytes";
     else
-        copy = target_amqp_message_new(message->job, buffer_slice(&exchange), buffer_slice(&key));
+        copy = target_amqp_message_new(message->job, message->attributes, buffer_slice(&exchange),
+                                       buffer_slice(&key));
     buffer_fini(&exchange);
     buffer_fini(&key);
     /* A rejected message only needs its tag. If there is no memory even for that, its lease
      * ends. */
-    return copy ? copy : target_amqp_message_new(&none, (struct slice){0}, (struct slice){0});
+    return copy ? copy
+                : target_amqp_message_new(&none, (struct slice){0}, (struct slice){0},
+                                          (struct slice){0});
 }
 
 /* Adds a copy to `fresh`, for the publisher, or settles it immediately. */
@@ -238,6 +241,7 @@ static void close_amqp(struct target *target, void (*closed)(void *ctx), void *c
 
 const struct target_ops target_amqp = {
     .schemes = target_amqp_schemes,
+    .event = {.prefix = TARGET_AMQP_EVENT_PREFIX},
     .has_virtual_hosts = true,
     .check = check_amqp,
     .open = open_amqp,

@@ -554,6 +554,7 @@ static bool http_check(const struct target_setting *setting, struct slice to,
 
 const struct target_ops target_http = {
     .schemes = target_http_schemes,
+    .event = {"ce-", .escapes_values = true},
     .check = http_check,
     .open = http_open,
     .send = http_send,

@@ -512,6 +512,14 @@ static void add_meta(struct target_transfer *transfer, struct slice meta)
     }
 }
 
+/* Adds further headers, each by its own name. */
+static void add_attributes(struct target_transfer *transfer, struct slice attributes)
+{
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(attributes, &at, &name, &value);)
+        add_line(transfer, name.at, value); /* a NUL ends the name */
+}
+
 static void add_lines(struct target_transfer *transfer, const struct job *job)
 {
     static const char plain[] = "application/octet-stream";
@@ -634,6 +642,7 @@ static bool write_request(struct target_transfer *transfer, const struct target_
         return false;
     add_authorization(transfer, origin);
     add_lines(transfer, job);
+    add_attributes(transfer, message->attributes);
     if (!add_headers(transfer, message) || !add_signature(transfer, message, webhook))
         return false;
     transfer->body_at = text->len;

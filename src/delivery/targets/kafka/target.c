@@ -113,12 +113,13 @@ static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
 }
 
 /*
- * Builds the headers: content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, then the
- * job's meta by name. A meta named content-type becomes meta-content-type; tarry's own are not
+ * Builds the headers: content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, those of an
+ * event, then the job's meta by name. A meta named content-type becomes meta-content-type; tarry's own are not
  * sent. Never returns NULL.
  */
-static rd_kafka_headers_t *kafka_record_headers(const struct job *job)
+static rd_kafka_headers_t *kafka_record_headers(const struct job *job, struct slice attributes)
 {
+    struct slice name, value;
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS_EXPECTED);
     char due[TIMESTAMP_BYTES], attempt[16];
     int len = snprintf(attempt, sizeof attempt, "%u", (unsigned)job->attempt);
@@ -129,6 +130,8 @@ static rd_kafka_headers_t *kafka_record_headers(const struct job *job)
     add_header(headers, slice_of("tarry-id"), job->id);
     add_header(headers, slice_of("tarry-attempt"), slice_make(attempt, (size_t)len));
     add_header(headers, slice_of("tarry-due-at"), slice_make(due, sizeof due));
+    for (size_t at = 0; job_meta_next(attributes, &at, &name, &value);)
+        add_header(headers, name, value);
     add_meta(headers, job);
     return headers;
 }
@@ -285,16 +288,17 @@ static const char *find_producer(struct kafka *kafka)
 }
 
 /* Passes a message to librdkafka, which holds it until on_delivered. */
-static void produce(struct kafka *kafka, struct outbox_message *message, const struct job *job,
-                    const struct kafka_record *record)
+static void produce(struct kafka *kafka, struct outbox_message *message,
+                    const struct target_message *from, const struct kafka_record *record)
 {
     struct target_report report;
+    const struct job *job = from->job;
     if (message->explained)
         buffer_append_format(message->explained, "topic '%s', key '%.*s', %zu bytes\n",
                              record->topic, (int)record->key.len, record->key.at, job->body.len);
     rd_kafka_resp_err_t error =
         kafka_producer_send(kafka->producer, message, record->topic, buffer_slice(&record->key),
-                            job->body, kafka_record_headers(job), &report);
+                            job->body, kafka_record_headers(job, from->attributes), &report);
     if (!error) {
         message->is_held = true;
         outbox_mark_sent(&kafka->outbox, message);
@@ -318,7 +322,7 @@ static void add_message(struct kafka *kafka, const struct target_message *from)
     else if ((away = find_producer(kafka)))
         outbox_lose(&kafka->outbox, message, away);
     else
-        produce(kafka, message, from->job, &record);
+        produce(kafka, message, from, &record);
     kafka_record_fini(&record);
 }
 
@@ -369,6 +373,7 @@ static void kafka_close(struct target *target, void (*closed)(void *ctx), void *
 }
 
 const struct target_ops target_kafka = {.schemes = target_kafka_schemes,
+                                        .event = {.prefix = "ce_"},
                                         .check = kafka_check,
                                         .open = kafka_open,
                                         .send = kafka_send,

@@ -26,6 +26,9 @@ enum {
     NO_RESPONDERS = 503
 };
 
+/* Source: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/nats-protocol-binding.md */
+#define EVENT_PREFIX "ce-"
+
 /* Numbers of errors of JetStream. Source: server/errors.json of nats-server. */
 enum { TOO_LARGE = 10054, HEADER_TOO_LARGE = 10097, WRONG_MESSAGE_ID_SIZE = 10105 };
 
@@ -53,21 +56,25 @@ static struct nats_message *first_of(const struct list *list)
 
 /* ---- a job as a message ---- */
 
-/* Returns true for a header that has a meaning for the server, or that tarry writes. */
-static bool is_own_header(struct slice name)
+static bool begins_with(struct slice name, const char *prefix)
 {
-    static const char prefix[] = "nats-";
-    return slice_is(name, "content-type") ||
-           (name.len >= sizeof prefix - 1 && memcmp(name.at, prefix, sizeof prefix - 1) == 0);
+    return name.len >= strlen(prefix) && memcmp(name.at, prefix, strlen(prefix)) == 0;
+}
+
+/* Returns true for a header that has a meaning for the server, or that tarry writes. */
+static bool is_own_header(struct slice name, bool is_event)
+{
+    return slice_is(name, "content-type") || begins_with(name, "nats-") ||
+           (is_event && begins_with(name, EVENT_PREFIX));
 }
 
 /* Appends the metas. One that would have another meaning gets another name. */
-static void emit_meta(struct buffer *out, const struct job *job)
+static void emit_meta(struct buffer *out, const struct job *job, bool is_event)
 {
     struct slice name, value;
     char other[80];
     for (size_t at = 0; target_meta_next(job->meta, &at, &name, &value);) {
-        if (is_own_header(name)) {
+        if (is_own_header(name, is_event)) {
             int len = snprintf(other, sizeof other, "meta-%.*s", (int)name.len, name.at);
             name = slice_make(other, (size_t)len);
         }
@@ -75,8 +82,10 @@ static void emit_meta(struct buffer *out, const struct job *job)
     }
 }
 
-static void emit_headers(struct buffer *out, const struct job *job, const char *id)
+static void emit_headers(struct buffer *out, const struct target_message *message, const char *id)
 {
+    const struct job *job = message->job;
+    struct slice name, value;
     char due[TIMESTAMP_BYTES], attempt[24];
     int attempt_len = snprintf(attempt, sizeof attempt, "%" PRIu32, job->attempt);
     timestamp_write(due, job->due_ms);
@@ -89,7 +98,9 @@ static void emit_headers(struct buffer *out, const struct job *job, const char *
     nats_emit_header(out, slice_of("tarry-id"), job->id);
     nats_emit_header(out, slice_of("tarry-attempt"), slice_make(attempt, (size_t)attempt_len));
     nats_emit_header(out, slice_of("tarry-due-at"), slice_make(due, sizeof due));
-    emit_meta(out, job);
+    for (size_t at = 0; job_meta_next(message->attributes, &at, &name, &value);)
+        nats_emit_header(out, name, value);
+    emit_meta(out, job, message->attributes.len > 0);
     nats_emit_headers_end(out);
 }
 
@@ -128,7 +139,7 @@ static const char *emit_message(struct nats *nats, struct nats_message *sending,
     const char *fault = fill_subject(message, &subject);
     if (!fault && message_id_write(&nats->ids, job, id)) {
         nats_connection_reply(nats->connection, sending->number, reply);
-        emit_headers(&headers, job, id);
+        emit_headers(&headers, message, id);
         nats_emit_publish(out, buffer_slice(&subject), slice_of(reply), buffer_slice(&headers),
                           job->body);
         sending->payload = headers.len + job->body.len;
@@ -422,6 +433,7 @@ static void nats_close(struct target *target, void (*closed)(void *ctx), void *c
 }
 
 const struct target_ops target_nats = {.schemes = target_nats_schemes,
+                                       .event = {EVENT_PREFIX, .escapes_values = true},
                                        .check = nats_check,
                                        .open = nats_open,
                                        .send = nats_send,
