@@ -8,7 +8,7 @@ local GROUP = '>BI4I4I6I7I6I4B'     -- bits, in flight, tried, pass, bucket, end
 local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
-local OWN_BYTES, GROUP_BYTES, HEAD_BYTES = 27, 33, 14
+local OWN_BYTES, GROUP_BYTES, HEAD_BYTES, PASS_AT = 27, 33, 14, 10
 local NO_DUE = '\0\0\0\0\0\0' -- of the head of a tried job (flow.score_of)
 local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
@@ -179,6 +179,15 @@ end
 
 function flow.group_is_whole(text)
     return #text >= GROUP_BYTES and #text == GROUP_BYTES + HEAD_BYTES * byte(text, GROUP_BYTES)
+end
+
+local function list_of(lists, priority)
+    local list = lists[priority]
+    if not list then
+        list = {}
+        lists[priority] = list
+    end
+    return list
 end
 
 local function load_of(g)
@@ -406,10 +415,51 @@ function flow.released(t, name)
     g.in_flight = max(0, g.in_flight - 1)
 end
 
+-- Releases jobs of groups that have their turn, ready jobs of one priority and no settings: only their load and their turn change, which needs no
+-- tables. `times`: jobs of each. Returns the names of the others.
+local function release_open(t, names, times)
+    local texts, owns = ask_many('HMGET', t.groups, names), t.flow.has_own and ask_many('HMGET', t.group_settings, names)
+    local others, stored, out, into = {}, {}, {}, {}
+    for i = 1, #names do
+        local name, text = names[i], texts[i]
+        if text and #text == GROUP_BYTES + HEAD_BYTES and byte(text) == IN_TURNS and not (owns and owns[i]) then
+            local in_flight, high, low = unpack_from('>I4', text, 2), byte(text, GROUP_BYTES + 1, GROUP_BYTES + 2)
+            local left, priority = max(0, in_flight - times[name]), 256 * high + low
+            local turn = sub(text, PASS_AT, PASS_AT + 5) .. sub(text, GROUP_BYTES + 3) .. name
+            local from, to = list_of(out, priority), list_of(into, priority)
+            local at = #to
+            from[#from + 1], to[at + 1], to[at + 2] = pack('>I6', in_flight * STEP) .. turn, '0', pack('>I6', left * STEP) .. turn
+            at = #stored
+            stored[at + 1], stored[at + 2] = name, pack('>BI4', IN_TURNS, left) .. sub(text, 6)
+        else
+            others[#others + 1] = name
+        end
+    end
+    for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
+    for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
+    call_many('HSET', t.groups, stored)
+    return others
+end
+
 function flow.released_all(t, names)
     if not is_grouped(t) then return end
-    flow.load(t, names)
-    for i = 1, #names do flow.released(t, names[i]) end
+    local known, times, others, unknown = t.known_groups or NOTHING, {}, {}, {}
+    for i = 1, #names do
+        local name = names[i]
+        if not times[name] then
+            local list = known[name] and others or unknown
+            list[#list + 1] = name
+        end
+        times[name] = (times[name] or 0) + 1
+    end
+    unknown = release_open(t, unknown, times)
+    flow.load(t, unknown)
+    for _, list in ipairs({others, unknown}) do
+        for i = 1, #list do
+            local g = touch(t, flow.group(t, list[i]))
+            g.in_flight = max(0, g.in_flight - times[list[i]])
+        end
+    end
 end
 
 -- The first job of the group's line is leased. Returns whether it was tried.
@@ -538,15 +588,6 @@ local function heads_refresh(t, g)
     end
     g.stale = nil
     if not next(g.heads) then g.ready = 0 else g.ready = max(1, g.ready) end
-end
-
-local function list_of(lists, priority)
-    local list = lists[priority]
-    if not list then
-        list = {}
-        lists[priority] = list
-    end
-    return list
 end
 
 -- Moves the group's entries in T:turns from where they were to where they belong.
