@@ -1172,6 +1172,37 @@ static void every_end_of_a_job_releases_its_strict_group(void **state)
     expect_nothing();
 }
 
+/* Has a retry of a group wait for an hour, behind which `second` waits. */
+static void leave_a_retry(const char *first, const char *second)
+{
+    push_in("a", first);
+    push_in("a", second);
+    expect_job(first);
+    assert_int_equal(nack_at(0, HOUR_MS), QUEUE_OK);
+    expect_nothing();
+}
+
+static void a_retry_that_is_taken_by_id_or_purged_releases_its_strict_group(void **state)
+{
+    (void)state;
+    NEEDS_STRICT();
+    set(strict);
+    if (!(driver()->lacks & DRIVER_LACKS_CHOICE)) {
+        leave_a_retry("1", "2");
+        take_by_id("1");
+        expect_nothing();
+        assert_int_equal(ack_at(0), QUEUE_OK);
+        expect_job("2");
+        assert_int_equal(ack_at(0), QUEUE_OK);
+    }
+    leave_a_retry("3", "4");
+    const struct queue_topic_call purge = {
+        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t"), .state = JOB_DELAYED};
+    assert_int_equal(client_topic(&w->client, &purge)->status, QUEUE_OK);
+    expect_job("4");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+}
+
 static void a_returned_job_keeps_its_place(void **state)
 {
     (void)state;
@@ -1295,6 +1326,7 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(a_strict_group_has_one_job_in_flight),
     CLAIM(a_strict_group_waits_for_its_retry),
     CLAIM(every_end_of_a_job_releases_its_strict_group),
+    CLAIM(a_retry_that_is_taken_by_id_or_purged_releases_its_strict_group),
     CLAIM(a_returned_job_keeps_its_place),
     CLAIM(a_take_by_id_holds_its_strict_group),
     CLAIM(a_job_that_is_not_due_holds_nothing),

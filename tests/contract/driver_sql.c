@@ -331,6 +331,7 @@ extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 const struct driver driver_postgres = {
     .name = "postgres",
     .groups = true,
+    .strict_groups = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */

@@ -4,6 +4,7 @@
  * TARRY_TEST_SEED   the seed of the random sequences; drawn and printed when not given
  * TARRY_TEST_RUNS   how many sequences; nothing else is run then
  * TARRY_TEST_TRACE  set: directed claims print their steps
+ * TARRY_TEST_ONLY   a pattern with * and ?: only the tests whose names match it are run
  */
 #include "directed.h"
 #include "steps.h"
@@ -154,6 +155,7 @@ static int run_driver(void)
     int failed = 0;
 
     directed_choose(driver);
+    cmocka_set_test_filter(getenv("TARRY_TEST_ONLY"));
     if (!getenv("TARRY_TEST_RUNS")) { /* else one failure is repeated */
         failed += run_claims("pushing", directed_push, directed_push_count);
         failed += run_claims("delivering", directed_deliver, directed_deliver_count);

@@ -167,6 +167,7 @@ struct sql_dialect {
     bool has_whole_transactions; /* see sql_plan.is_whole */
     bool keeps_finished;         /* finished jobs and waits for their end */
     bool groups;                 /* groups, limits, rates and holds */
+    bool strict_groups;          /* and their strict order */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */

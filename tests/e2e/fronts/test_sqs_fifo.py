@@ -4,20 +4,34 @@ import json
 import re
 
 import pytest
+from conftest import FLAGS
 from server import eventually
-from test_sqs import ACCOUNT, FLAGS, REGION, client_of, refused
+from test_sqs import ACCOUNT, REGION, client_of, refused
 
 FIFO = {"FifoQueue": "true"}
 BY_CONTENT = {**FIFO, "ContentBasedDeduplication": "true"}
 ALL = {"MessageSystemAttributeNames": ["All"], "WaitTimeSeconds": 1}
 
 
-@pytest.fixture(params=["embedded", "redis"])
+def redis_flags(request):
+    return ["--store", request.getfixturevalue("start_redis")(aof="everysec").url, "--listen", "127.0.0.1:0"]
+
+
+def postgres_flags(request):
+    return ["--store", request.getfixturevalue("start_postgres")().url, "--migrate"]
+
+
+STORES = {"embedded": lambda request: FLAGS, "redis": redis_flags, "postgres": postgres_flags}
+THOROUGH = pytest.mark.thorough("starts PostgreSQL for each test")
+
+
+@pytest.fixture(params=["embedded", "redis", pytest.param("postgres", marks=THOROUGH)])
 def start(request, start_server):
     """start(): a server with the calls of SQS, and an SDK."""
     def start(*flags, **options):
-        store = ["--store", request.getfixturevalue("start_redis")(aof="everysec").url, "--listen", "127.0.0.1:0"] if request.param == "redis" else FLAGS
-        server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *store, *flags, **options)
+        if request.param == "postgres" and "--test-clock" in flags:
+            pytest.skip("a database has its own clock")
+        server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *STORES[request.param](request), *flags, **options)
         return server, client_of(server.port)
 
     return start
@@ -169,7 +183,7 @@ def test_errors_of_fifo_queues(start):
     assert received(sqs, url, WaitTimeSeconds=0) == []
 
 
-def test_a_store_without_strict_order_has_no_fifo_queues(start):
-    _, sqs = start("--shards", "2")
+def test_a_store_without_strict_order_has_no_fifo_queues(start_server):
+    sqs = client_of(start_server("--sqs", f"{REGION}/{ACCOUNT}", *FLAGS, "--shards", "2").port)
     code, message = refused(sqs.create_queue, QueueName="q.fifo", Attributes=FIFO)
     assert code == "AWS.SimpleQueueService.UnsupportedOperation" and "no FIFO queues" in message

@@ -89,6 +89,103 @@ def test_no_limit_of_a_group_is_exceeded_while_servers_are_killed(postgres, star
     assert postgres.rows("SELECT finding FROM tarry._fsck(false) WHERE finding NOT LIKE 'leases ended%'") == []
 
 
+class OrderChecker(Checker):
+    """Also checks that no job is delivered before all those in front of it have been acked."""
+
+    def __init__(self):
+        super().__init__()
+        self.too_early, self.retries = [], 0
+
+    def begin(self, job, until):
+        group, number = job["id"].split("-")
+        super().begin(job["lease"], group, until)
+        with self.lock:
+            self.retries += job["attempt"] > 1
+            self.too_early += [(job["id"], n) for n in range(1, int(number)) if f"{group}-{n}" not in self.acked]
+
+
+def consume_in_order(servers, checker, stop, seed):
+    luck = random.Random(seed)
+    while not stop.is_set():
+        try:
+            client, asked = luck.choice(servers).client(timeout=5), time.monotonic()
+            for job in client.take("ledger", max=luck.choice((1, 20, 60)), wait="200ms", lease_for=f"{LEASE_S}s"):
+                checker.begin(job, asked + LEASE_S)
+                time.sleep(luck.random() * 0.01)
+                checker.end(job["lease"], job["id"].split("-")[0])
+                verb = luck.choice(("ack", "ack", "ack", "nack", "return"))
+                if verb == "ack":
+                    with checker.lock:
+                        checker.acked.add(job["id"])  # the reply may be lost
+                client.answer(verb, job["lease"], **({"delay": f"{luck.choice((0, 50, 400))}ms"} if verb == "nack" else {}))
+        except (OSError, Lost, Refused):
+            time.sleep(0.05)
+
+
+def keep_order_while_killed(servers, is_empty):
+    """Kills servers while six consumers take, ack, nack and return all jobs of strict groups. Returns the checker, and the number of its retries."""
+    checker, stop = OrderChecker(), threading.Event()
+    threads = [threading.Thread(target=consume_in_order, args=(servers, checker, stop, n)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            time.sleep(1.5)
+            server = random.choice(servers)
+            server.kill()
+            server.start()
+        eventually(is_empty, seconds=90)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return checker
+
+
+def test_strict_groups_keep_their_order_while_servers_are_killed(postgres, start_server):
+    servers = [start_server("--store", postgres.url) for _ in range(3)]
+    servers[0].client().good("PUT", "/v1/topics/ledger?group_order=strict&backoff=fixed:100ms&max_attempts=1000")
+    postgres.do(f"SELECT count(tarry.push('ledger', 'g' || g || '-' || n, \"group\" => 'g' || g)) FROM generate_series(1, {JOBS}) n, generate_series(0, 59) g")
+    checker = keep_order_while_killed(servers, lambda: postgres.rows("SELECT count(*) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'ledger'") == [(0,)])
+    assert (max(checker.most.values()), checker.too_early) == (1, [])
+    assert checker.retries > 20 and len(checker.acked) == 60 * JOBS
+    assert postgres.rows("SELECT finding FROM tarry._fsck(false) WHERE finding NOT LIKE 'leases ended%'") == []
+
+
+def test_changes_by_sql_release_strict_groups(postgres, start_server):
+    """A retry that waits for an hour holds its group until a user cancels or replaces it, or makes it due."""
+    client = start_server("--store", postgres.url).client()
+    client.good("PUT", "/v1/topics/freed?group_order=strict")
+    calls = {"cancel": "tarry.cancel('freed', '{0}1')", "run": "tarry.run('freed', '{0}1')", "replace": "tarry.push('freed', '{0}1', interval '1 hour', \"group\" => '{0}')"}
+    for name, call in calls.items():
+        for number in ("1", "2"):
+            client.good("PUT", f"/v1/topics/freed/jobs/{name}{number}?group={name}")
+        [job] = client.take("freed", wait="5s")
+        client.nack(job["lease"], delay="1h")
+        assert client.take("freed", wait="100ms") == []
+        with transaction(postgres, commit=True) as cursor:
+            cursor.execute(f"SELECT {call.format(name)}")
+        [job] = client.take("freed", max=5, wait="10s")
+        assert job["id"] == name + ("1" if name == "run" else "2")
+        client.ack(job["lease"])
+        if name == "run":
+            client.ack(client.take("freed", wait="5s")[0]["lease"])
+
+
+def test_fsck_corrects_the_mark_of_tried_jobs(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    client.good("PUT", "/v1/topics/marked?group_order=strict")
+    for number in ("1", "2"):
+        client.good("PUT", f"/v1/topics/marked/jobs/{number}?group=one")
+    [job] = client.take("marked", wait="5s")
+    client.nack(job["lease"], delay="1h")
+    postgres.do("UPDATE tarry.job SET tried = NOT tried WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'marked')")
+    assert postgres.do("SELECT jobs FROM tarry._fsck(true) WHERE finding LIKE '%marked as tried%'") == 2
+    assert client.take("marked", wait="100ms") == []
+    client.good("POST", "/v1/topics/marked/jobs/1/run")
+    assert [job["id"] for job in client.take("marked", max=5, wait="5s")] == ["1"]
+
+
 def test_a_group_is_pushed_in_a_transaction(postgres, start_server):
     client = start_server("--store", postgres.url).client()
     with transaction(postgres, commit=False) as cursor:

@@ -152,6 +152,7 @@ static const struct {
     {"too_many_topics", QUEUE_TOO_MANY_TOPICS, NULL},
     {"too_many_groups", QUEUE_TOO_MANY_GROUPS, NULL},
     {"group_full", QUEUE_GROUP_FULL, NULL},
+    {"not_empty", QUEUE_NOT_EMPTY, NULL},
     {"topic_full", QUEUE_TOPIC_FULL, NULL},
     {"bad_at", QUEUE_BAD_OPTION, "at"},
 };

@@ -42,11 +42,11 @@ CREATE TABLE tarry.topic (
   keep_body boolean NOT NULL DEFAULT false,
   extension bytea NOT NULL DEFAULT '',
   -- 0: takes need no look at tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold.
-  flow int NOT NULL DEFAULT 0, -- and 8: groups have limits of their own, 16: groups have a limit of jobs
+  flow int NOT NULL DEFAULT 0, -- and 8: groups have limits of their own, 16: groups have a limit of jobs, 32: its order is strict
   flow_begun bigint, -- the transaction that made its jobs those of groups, until all transactions before that have ended
   lim bigint NOT NULL DEFAULT 0, rate_count bigint NOT NULL DEFAULT 0, rate_unit int NOT NULL DEFAULT 0, burst bigint NOT NULL DEFAULT 0,
   group_lim bigint NOT NULL DEFAULT 0, group_rate_count bigint NOT NULL DEFAULT 0, group_rate_unit int NOT NULL DEFAULT 0,
-  group_burst bigint NOT NULL DEFAULT 0, group_max_jobs bigint NOT NULL DEFAULT 0
+  group_burst bigint NOT NULL DEFAULT 0, group_max_jobs bigint NOT NULL DEFAULT 0, group_order int NOT NULL DEFAULT 0
 );
 
 CREATE INDEX topic_flow_begun ON tarry.topic (topic) WHERE flow_begun IS NOT NULL;
@@ -69,6 +69,7 @@ CREATE TABLE tarry.job (
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
+  tried boolean NOT NULL DEFAULT false, -- it waits after an attempt, in a topic with strict order; a take does not change that
   id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128), -- of what letters: see tarry.push; a check is made with each change of a row
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
@@ -87,6 +88,7 @@ CREATE TABLE tarry.job (
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, level, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 CREATE INDEX job_grp ON tarry.job (topic, grp, level, due, seq) WHERE grp IS NOT NULL;
+CREATE INDEX job_tried ON tarry.job (topic, grp) WHERE tried;
 
 -- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
 -- itself.
@@ -364,6 +366,7 @@ $$ SELECT tarry._ahead_us(tarry._group_interval(t, g), CASE WHEN g.burst > 0 THE
 -- Returns how many jobs of a group may be delivered now; 0 or less: it is held.
 CREATE FUNCTION tarry._room(t tarry.topic, g tarry.grp, p_now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN g.held_until > p_now OR (g.paused AND (g.paused_until = 0 OR g.paused_until > p_now)) THEN 0
+    WHEN t.flow & 32 > 0 AND g.in_flight > 0 THEN 0
     WHEN g.rate_count = 0 AND t.group_rate_count = 0 THEN coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0), 1000000) - g.in_flight
     ELSE least(coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0), 1000000) - g.in_flight,
       tarry._tokens(g.full_us, p_now * 1000, tarry._group_interval(t, g), tarry._group_ahead(t, g))) END $$;
@@ -375,12 +378,21 @@ CREATE FUNCTION tarry._topic_room(t tarry.topic, h tarry.grp, p_now bigint) RETU
       tarry._tokens(h.full_us, p_now * 1000, tarry._interval_us(t.rate_count, t.rate_unit),
         tarry._ahead_us(tarry._interval_us(t.rate_count, t.rate_unit), t.burst))) END $$;
 
+-- Returns the job of a strict group that comes before all others, because it was tried: a ready one, else the one that is ready first. A job that is
+-- not ready yet holds its group (flow_waits_in_order). No row: none of its jobs was tried.
+CREATE FUNCTION tarry._tried(p_topic int, p_grp int, p_now bigint) RETURNS TABLE (level int, due bigint, seq bigint) LANGUAGE plpgsql STABLE ROWS 1 AS $$
+BEGIN
+  RETURN QUERY SELECT j.level, j.due, j.seq FROM tarry.job j WHERE j.topic = p_topic AND j.grp = p_grp AND j.tried AND j.state = 1 AND (j.expire IS NULL OR j.expire > p_now)
+    ORDER BY greatest(j.due, p_now), j.seq LIMIT 1;
+END $$;
+
 -- Why nothing of a group, or of a topic, is delivered now, in the numbers of job/flow.h, and until when (NULL: unknown). NULL: it is not held.
-CREATE FUNCTION tarry._group_held(t tarry.topic, g tarry.grp, p_now bigint, OUT held_by int, OUT until bigint) LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION tarry._group_held(t tarry.topic, g tarry.grp, p_now bigint, OUT held_by int, OUT until bigint) LANGUAGE plpgsql STABLE AS $$
 DECLARE token bigint := (g.full_us - tarry._group_ahead(t, g) + 999) / 1000;
 BEGIN
   IF g.paused AND (g.paused_until = 0 OR g.paused_until > p_now) THEN held_by := 5; until := nullif(g.paused_until, 0);
   ELSIF g.held_until > p_now THEN held_by := 7; until := g.held_until;
+  ELSIF t.flow & 32 > 0 AND (g.in_flight > 0 OR EXISTS (SELECT FROM tarry._tried(t.topic, g.grp, p_now) x WHERE x.due > p_now)) THEN held_by := 6;
   ELSIF coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0)) <= g.in_flight THEN held_by := 3;
   ELSIF (g.rate_count > 0 OR t.group_rate_count > 0) AND token > p_now THEN held_by := 4; until := token;
   END IF;
@@ -445,6 +457,16 @@ BEGIN
   IF j.slot > 0 THEN PERFORM tarry._number(); END IF;
 END $$;
 
+-- Notes that a tried job does not hold its strict group any longer, though it did not end by the end of a lease, and notifies the servers with the commit.
+CREATE FUNCTION tarry._let_go(t tarry.topic, j tarry.job, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF j.tried AND j.state = 1 THEN
+    INSERT INTO tarry.grp_note VALUES (j.topic, j.grp, 0, 0, NULL, 0);
+    PERFORM tarry._number();
+    PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || p_now);
+  END IF;
+END $$;
+
 -- Makes the jobs of a topic those of groups: the ones without a group become group 0. Repeated by the upkeep for jobs of transactions that began before.
 CREATE FUNCTION tarry._begin_groups(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE leases bigint; first bigint;
@@ -504,9 +526,10 @@ CREATE FUNCTION tarry._flow_set(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; leases bigint;
 BEGIN
   SELECT * INTO t FROM tarry.topic WHERE topic = p_topic;
-  IF t.group_lim > 0 OR t.group_rate_count > 0 OR t.group_max_jobs > 0 THEN PERFORM tarry._groups_on(p_topic); END IF;
+  IF t.group_lim > 0 OR t.group_rate_count > 0 OR t.group_max_jobs > 0 OR t.group_order > 0 THEN PERFORM tarry._groups_on(p_topic); END IF;
   IF t.lim > 0 OR t.rate_count > 0 THEN INSERT INTO tarry.grp (topic, grp, name) VALUES (p_topic, -1, '- ') ON CONFLICT DO NOTHING; END IF;
-  UPDATE tarry.topic SET flow = (flow & 29) | CASE WHEN group_max_jobs > 0 THEN 16 ELSE 0 END | CASE WHEN lim > 0 THEN 2 ELSE 0 END | CASE WHEN rate_count > 0 THEN 4 ELSE 0 END WHERE topic = p_topic;
+  UPDATE tarry.topic SET flow = (flow & 29) | CASE WHEN group_max_jobs > 0 THEN 16 ELSE 0 END | CASE WHEN lim > 0 THEN 2 ELSE 0 END | CASE WHEN rate_count > 0 THEN 4 ELSE 0 END
+    | CASE WHEN group_order > 0 THEN 32 ELSE 0 END WHERE topic = p_topic;
   IF t.lim > 0 THEN
     WITH u AS (UPDATE tarry.job j SET slot = j.slot | 2 WHERE j.topic = p_topic AND j.state = 3 AND j.slot & 2 = 0 RETURNING 1) SELECT count(*) INTO leases FROM u;
     IF leases > 0 THEN INSERT INTO tarry.grp_note VALUES (p_topic, -1, -leases); END IF;
@@ -553,7 +576,7 @@ BEGIN
 END $$;
 
 -- 1 if the end of a lease may make a job of the topic ready for delivery, else 0.
-CREATE FUNCTION tarry._is_limited(t tarry.topic) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN t.flow & 10 > 0 OR t.group_lim > 0 THEN 1 ELSE 0 END $$;
+CREATE FUNCTION tarry._is_limited(t tarry.topic) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN t.flow & 42 > 0 OR t.group_lim > 0 THEN 1 ELSE 0 END $$;
 
 -- Returns when a job of a topic can be taken next; NULL: not before something changes.
 CREATE FUNCTION tarry._flow_next(t tarry.topic, p_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -573,7 +596,7 @@ BEGIN
       FROM tarry.grp k LEFT JOIN (SELECT m.grp, sum(m.freed) AS freed, min(m.due) AS due, max(m.held) AS held FROM tarry.grp_note m WHERE m.topic = t.topic GROUP BY m.grp) n
         ON n.grp = k.grp
       WHERE k.topic = t.topic AND k.grp >= 0 AND (k.next_due < 9223372036854775807 OR n.due IS NOT NULL) AND NOT (k.paused AND k.paused_until = 0)
-        AND k.in_flight - coalesce(n.freed, 0) < coalesce(nullif(k.lim, 0), nullif(t.group_lim, 0), 1000000);
+        AND k.in_flight - coalesce(n.freed, 0) < CASE WHEN t.flow & 32 > 0 THEN 1 ELSE coalesce(nullif(k.lim, 0), nullif(t.group_lim, 0), 1000000) END;
   END IF;
   RETURN greatest(first, gate.until);
 END $$;
@@ -763,6 +786,7 @@ BEGIN
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep; j.slot := 0;
+  j.tried := t.flow & 32 > 0 AND p_past > 0 AND NOT p_dead;
   IF p_group <> '' OR t.flow % 2 = 1 THEN j.grp := tarry._group(t.topic, coalesce(p_group, '')); END IF;
   IF j.grp IS NOT NULL AND t.flow & 16 > 0 AND tarry._is_full(t, j.grp, p_id) THEN r.status := 'group_full'; RETURN r; END IF;
   PERFORM tarry._level(t.topic, j.priority);
@@ -783,6 +807,7 @@ BEGIN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
       IF FOUND THEN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
+        PERFORM tarry._let_go(t, o, now);
         INSERT INTO tarry.job SELECT j.*;
         r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced';
         PERFORM tarry._note(t, o, 'replaced', now, NULL, CASE WHEN p_sql THEN tarry._caller() END); EXIT;
@@ -849,7 +874,7 @@ BEGIN
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
     backoff_first = n.backoff_first, backoff_max = n.backoff_max, backoff_steps = n.backoff_steps, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
-    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL, grp = j.grp WHERE topic = j.topic AND id = j.id;
+    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL, grp = j.grp, tried = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -871,6 +896,7 @@ BEGIN
       AND (CASE WHEN p_only_dead THEN state = 4 AND delivery = p_delivery ELSE p_delivery = 0 OR state = 1 AND delivery = p_delivery END)
       RETURNING * INTO j;
     IF FOUND THEN
+      PERFORM tarry._let_go(t, j, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._finish(t, j, 2, now, tarry._counted(r.counts, j, -1)); r.counts[8] := 1;
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
@@ -1033,7 +1059,8 @@ BEGIN
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._number();
   UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, level = j.level, expire = j.expire, error = j.error, history = j.history,
-    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false, progress = NULL WHERE topic = j.topic AND id = j.id;
+    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false, progress = NULL,
+    tried = t.flow & 32 > 0 AND j.state = 1 AND j.attempt > 0 WHERE topic = j.topic AND id = j.id;
   IF j.state = 4 THEN PERFORM tarry._mark_ended(t.name, j.id, 4, now, j.taken, j.attempt, j.consumer, p_type, p_result); END IF;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
@@ -1080,7 +1107,7 @@ BEGIN
   j.expire := tarry._expire_at(t, j); j.seq := tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, content_type = j.content_type, error = NULL, history = NULL, body = j.body,
-    consumer = NULL, cancel_requested = false, progress = NULL WHERE topic = j.topic AND id = j.id;
+    consumer = NULL, cancel_requested = false, progress = NULL, tried = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.status := 'created'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -1147,12 +1174,13 @@ END $$;
 -- Takes jobs of a topic with groups, limits, rates or holds, and then returns a row without an id, as tarry._take does. p_level: only that one.
 --
 -- Groups are locked in their order (load, pass, first due), no more than jobs are wanted. Then a level of load is computed up to which all of them are
--- served, and their jobs up to that are put in order. Groups that other transactions have locked are skipped.
+-- served, and their jobs up to that are put in order. Groups that other transactions have locked are skipped. A strict group is served with one job, and
+-- its tried job, if it has one, is the first: `firsts` has the number of that. While it waits, next_due is its due, and others may be due before that.
 CREATE FUNCTION tarry._take_flow(t tarry.topic, p_bound bigint, p_max int, p_bytes bigint, p_paused boolean, p_lease bigint, p_server bigint, p_consumer text,
   p_now bigint, p_level int DEFAULT NULL) RETURNS SETOF tarry._shown LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE h tarry.grp; s tarry._shown; place int; candidates int[]; levels int[]; places bigint := p_max; wanted bigint; l int; grps int[]; names text[]; loads bigint[]; passes bigint[]; weights int[];
   dues bigint[]; rooms bigint[]; quotas bigint[]; rows tid[]; seqs bigint[]; owners int[]; at bigint[]; taken int[]; done int[]; turn int := 0; base bigint;
-  got int; chosen int; total int := 0; is_open boolean; is_busy boolean := false;
+  got int; chosen int; total int := 0; starts bigint[]; firsts bigint[]; is_strict boolean := t.flow & 32 > 0; is_open boolean; is_busy boolean := false;
 BEGIN
   PERFORM tarry._fold(t.topic, p_now);
   SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1 FOR NO KEY UPDATE SKIP LOCKED;
@@ -1194,14 +1222,20 @@ BEGIN
           FROM unnest(loads, weights) u(load, weight) WINDOW o AS (ORDER BY u.load * 10000 / u.weight ROWS UNBOUNDED PRECEDING)) v WHERE v.own <= v.level;
         IF cardinality(grps) < places THEN wanted := wanted + 10000; END IF;
         quotas := ARRAY(SELECT greatest(0, least(u.room, places, wanted * u.weight / 10000 - u.load + 1)) FROM unnest(loads, weights, rooms) u(load, weight, room));
+        starts := dues; firsts := NULL;
+        IF is_strict THEN
+          SELECT array_agg(CASE WHEN x.due > p_now OR x.level <> l THEN 0 ELSE least(u.quota, 1) END ORDER BY u.i), array_agg(coalesce(x.due, u.due) ORDER BY u.i),
+              array_agg(x.seq ORDER BY u.i) INTO quotas, starts, firsts
+            FROM unnest(grps, quotas, dues) WITH ORDINALITY u(grp, quota, due, i) LEFT JOIN LATERAL tarry._tried(t.topic, u.grp, p_now) x ON true;
+        END IF;
         SELECT array_agg(b.row ORDER BY b.o), array_agg(b.seq ORDER BY b.o), array_agg(b.i ORDER BY b.o), array_agg(b.pass ORDER BY b.o) INTO rows, seqs, owners, at FROM (
           SELECT c.*, row_number() OVER q AS o, sum(c.bytes) OVER q - c.bytes AS before FROM (
             SELECT u.i, j.row, j.due, j.seq, j.bytes, (u.load + j.n - 1) * 10000 / u.weight AS load, u.pass + (j.n - 1) * (10000 / u.weight) AS pass
-              FROM unnest(grps, loads, passes, weights, dues, quotas) WITH ORDINALITY u(grp, load, pass, weight, due, quota, i), LATERAL (
+              FROM unnest(grps, loads, passes, weights, starts, quotas, firsts) WITH ORDINALITY u(grp, load, pass, weight, due, quota, first, i), LATERAL (
                 SELECT f.*, row_number() OVER (ORDER BY f.due, f.seq) AS n FROM (
                   SELECT e.ctid AS row, e.due, e.seq, octet_length(e.body) AS bytes FROM tarry.job e
                     WHERE e.topic = t.topic AND e.grp = u.grp AND e.level = l AND e.due >= u.due AND e.due <= p_now AND e.state = 1
-                      AND (e.expire IS NULL OR e.expire > p_now)
+                      AND (e.expire IS NULL OR e.expire > p_now) AND (u.first IS NULL OR e.seq = u.first)
                     ORDER BY e.due, e.seq LIMIT u.quota) f) j WHERE u.quota > 0) c
             WINDOW q AS (ORDER BY c.load, c.pass, c.due, c.seq)) b WHERE b.o <= places AND b.before < p_bytes;
       END IF;
@@ -1219,14 +1253,15 @@ BEGIN
       END IF;
       is_busy := got < chosen; -- others have the rest
       IF t.flow % 2 = 1 THEN
-        done := done || ARRAY(SELECT u.grp FROM unnest(grps, quotas, taken) u(grp, quota, n) WHERE u.n < u.quota);
+        done := done || ARRAY(SELECT u.grp FROM unnest(grps, quotas, taken) u(grp, quota, n) WHERE u.n < u.quota OR is_strict);
         UPDATE tarry.grp k SET in_flight = k.in_flight + u.n, pass = u.pass + u.n * (10000 / k.weight),
             full_us = CASE WHEN u.n > 0 AND tarry._group_interval(t, k) > 0 THEN greatest(k.full_us, p_now * 1000) + u.n * tarry._group_interval(t, k) ELSE k.full_us END,
             next_due = coalesce(f.first[1], 9223372036854775807), next_seq = coalesce(f.first[2], 0), is_ready = coalesce(f.first[1] <= p_now, false)
-          FROM unnest(grps, taken, passes, quotas, dues) u(grp, n, pass, quota, due), LATERAL (SELECT min(ARRAY[e.due, e.seq]) AS first FROM unnest(levels) v(level), LATERAL (
-              SELECT i.due, i.seq FROM tarry.job i WHERE i.topic = t.topic AND i.grp = u.grp AND i.level = v.level AND i.due >= u.due AND i.state = 1
-                AND (i.expire IS NULL OR i.expire > p_now) ORDER BY i.due, i.seq LIMIT 1) e) f
-          WHERE k.topic = t.topic AND k.grp = u.grp AND (u.n > 0 OR u.quota > 0);
+          FROM unnest(grps, taken, passes, quotas, dues, firsts) u(grp, n, pass, quota, due, first), LATERAL (SELECT coalesce((SELECT ARRAY[x.due, x.seq] FROM tarry._tried(t.topic, u.grp, p_now) x WHERE is_strict), (
+              SELECT min(ARRAY[e.due, e.seq]) FROM unnest(levels) v(level), LATERAL (
+              SELECT i.due, i.seq FROM tarry.job i WHERE i.topic = t.topic AND i.grp = u.grp AND i.level = v.level AND i.due >= CASE WHEN u.first IS NULL THEN u.due ELSE 0 END AND i.state = 1
+                AND (i.expire IS NULL OR i.expire > p_now) ORDER BY i.due, i.seq LIMIT 1) e)) AS first) f
+          WHERE k.topic = t.topic AND k.grp = u.grp AND (u.n > 0 OR u.quota > 0 OR is_strict);
       END IF;
     END LOOP;
   END LOOP;
@@ -1364,6 +1399,7 @@ BEGIN
     IF s = 3 THEN RETURN NEXT NULL; RETURN; END IF;
   END LOOP;
   IF j.state = 1 AND j.expire <= now THEN RETURN; END IF;
+  PERFORM tarry._let_go(t, j, now);
   IF j.state = 4 OR j.due > now THEN
     was := j;
     j.state := 1; j.level := j.priority; j.due := now; j.first_due := now;
@@ -1575,7 +1611,8 @@ BEGIN
   FOR again IN 0 .. 1 LOOP
     SELECT array_agg(w.topic), array_agg(w.level), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers), array_agg(w.has_groups)
       INTO topics, levels, ttls, plain, remembers, flows FROM (
-      SELECT t.flow % 2 = 1 AS has_groups, t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND t.flow & 16 = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
+      SELECT t.flow % 2 = 1 AS has_groups, t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND t.flow & 16 = 0 AND NOT coalesce(p_dead[g.n], false)
+            AND (t.flow & 32 = 0 OR coalesce(p_pasts[g.n], 0) = 0) AS plain,
           t.dedup_window > 0 OR (SELECT true FROM tarry.finished f WHERE f.topic = t.topic LIMIT 1) IS NOT NULL AS remembers
         FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
           LEFT JOIN tarry.level l ON l.topic = t.topic AND l.level = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
@@ -1643,7 +1680,7 @@ BEGIN
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead, p_deliveries) WITH ORDINALITY u(verb, name, id, only_dead, delivery, n)
             JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND u.delivery = 0 AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
-        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1 AND coalesce(j.keep, a.keep_finished) = 0
+        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1 AND NOT j.tried AND coalesce(j.keep, a.keep_finished) = 0
         RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
     ), h AS (
       INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
@@ -1717,7 +1754,7 @@ BEGIN
         RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
     ), b AS (
       UPDATE tarry.job j SET state = 1, lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, progress = NULL,
-          attempt = CASE u.verb WHEN 4 THEN j.attempt - 1 ELSE j.attempt END,
+          attempt = CASE u.verb WHEN 4 THEN j.attempt - 1 ELSE j.attempt END, tried = t.flow & 32 > 0 AND (u.verb <> 4 OR j.attempt > 1),
           error = CASE u.verb WHEN 4 THEN j.error ELSE nullif(u.error, '') END,
           history = CASE u.verb WHEN 4 THEN j.history ELSE tarry._attempts_with(j.history, j.attempt, j.taken,
             CASE u.verb WHEN 5 THEN j.lease_until ELSE now END, CASE u.verb WHEN 5 THEN 2 ELSE 1 END, u.short) END,
@@ -1863,7 +1900,7 @@ CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURN
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
   push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
   keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text,
-  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint,
+  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint, group_order int,
   active_groups bigint, held_1 bigint, held_2 bigint, held_3 bigint, held_4 bigint, held_5 bigint, held_6 bigint, held_7 bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
@@ -1873,7 +1910,7 @@ BEGIN
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
-      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs,
+      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order,
       f.w[1], f.w[2], f.w[3], f.w[4], f.w[5], f.w[6], f.w[7], f.w[8]
     FROM tarry.topic t,
       LATERAL (SELECT CASE WHEN t.flow > 0 THEN tarry._flow_figures(t, now) END AS w OFFSET 0) f,
@@ -1895,6 +1932,9 @@ DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHER
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
   IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
+  IF p_flow[10] <> t.group_order AND EXISTS (SELECT FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level WHERE l.topic = t.topic) THEN
+    RETURN 'not_empty';
+  END IF;
   PERFORM tarry._number();
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
     backoff_max = p_backoff_max, backoff_steps = nullif(p_steps, ''), max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
@@ -1902,7 +1942,7 @@ BEGIN
     push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history, keep_finished = p_keep,
     keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body,
     lim = p_flow[1], rate_count = p_flow[2], rate_unit = p_flow[3], burst = p_flow[4], group_lim = p_flow[5], group_rate_count = p_flow[6],
-    group_rate_unit = p_flow[7], group_burst = p_flow[8], group_max_jobs = p_flow[9] WHERE topic = t.topic;
+    group_rate_unit = p_flow[7], group_burst = p_flow[8], group_max_jobs = p_flow[9], group_order = p_flow[10] WHERE topic = t.topic;
   PERFORM tarry._flow_set(t.topic);
   IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
@@ -1972,6 +2012,7 @@ BEGIN
         AND (p_state = 0 OR tarry._state(state, due, now) = p_state) LIMIT p_limit FOR UPDATE) c
     WHERE d.topic = c.topic AND d.id = c.id RETURNING d.* LOOP
     counts := tarry._counted(counts, j, -1);
+    PERFORM tarry._let_go(t, j, now);
     PERFORM tarry._note(t, j, 'purged', now, NULL, NULL);
     PERFORM tarry._mark_ended(t.name, j.id, 9, now, NULL, j.attempt, NULL, NULL, NULL);
     affected := affected + 1;
@@ -2032,9 +2073,10 @@ BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
     SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
     counts := tarry._counted(tarry._none(), j, -1);
+    PERFORM tarry._let_go(t, j, now);
     IF t.dead_letter_expired AND t.name IS NOT NULL THEN
       j.state := 4;
-      UPDATE tarry.job SET state = 4, level = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
+      UPDATE tarry.job SET state = 4, level = 70000, expire = NULL, error = 'expired', tried = false WHERE topic = j.topic AND id = j.id;
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
       PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
@@ -2363,6 +2405,17 @@ BEGIN
       ELSE 'group ' || quote_literal(w.label) END, w.diff);
     jobs := abs(w.diff); mended := p_mend;
     IF p_mend THEN INSERT INTO tarry.grp_note VALUES (w.topic, w.grp, -w.diff); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, t.topic, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL AND t.group_order > 0
+      WHERE j.state = 1 AND j.tried <> (j.attempt > 0) GROUP BY 1, 2 ORDER BY 1 LOOP
+    finding := format('topic %s: jobs are not marked as tried, or without an attempt, so the order of their groups is wrong', quote_literal(w.name));
+    jobs := w.n; mended := p_mend;
+    IF p_mend THEN
+      WITH u AS (UPDATE tarry.job SET tried = attempt > 0 WHERE topic = w.topic AND state = 1 AND tried <> (attempt > 0) RETURNING grp)
+        INSERT INTO tarry.grp_note SELECT DISTINCT w.topic, u.grp, 0, 0, NULL::bigint, 0 FROM u;
+      PERFORM tarry._number();
+    END IF;
     RETURN NEXT;
   END LOOP;
   FOR w IN SELECT t.name, c.topic, c.number, c.bytes FROM (

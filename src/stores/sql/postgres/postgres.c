@@ -499,6 +499,7 @@ const struct sql_dialect sql_postgres = {
     .has_single_transactions = true,
     .keeps_finished = true,
     .groups = true,
+    .strict_groups = true,
     .has_whole_transactions = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",
