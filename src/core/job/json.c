@@ -549,6 +549,119 @@ READ(callback)
            job_meta_add(reading->meta, slice_of(JOB_META_CALLBACK), url) == JOB_META_OK;
 }
 
+/* ---- batches ---- */
+
+/* Writes the due, which a job that waits for its members does not have. */
+WRITE(due)
+{
+    if (*(const int64_t *)at || !writing->job->batch.len)
+        write_time(out, member, at, writing);
+}
+
+/* Decodes the batches of a job. Returns false if it has none. */
+static bool has_batch(const struct job_json_writing *writing, struct job_batch *out)
+{
+    return __builtin_expect(writing->job->batch.len != 0, 0) &&
+           job_batch_decode(writing->job->batch, out);
+}
+
+WRITE(batch)
+{
+    struct job_batch batch;
+    (void)at;
+    if (!has_batch(writing, &batch) || !batch.topic.len)
+        return;
+    put_key(out, member);
+    PUT(out, "{\"topic\":");
+    json_write_string(out, batch.topic);
+    PUT(out, ",\"id\":");
+    json_write_string(out, batch.id);
+    buffer_append_byte(out, '}');
+}
+
+READ(batch)
+{
+    struct job_batch *batch = &reading->out->batch;
+    struct json_value topic = json_member(value, "topic"), id = json_member(value, "id");
+    return value.kind == JSON_OBJECT && job_json_read_text(topic, reading->text, &batch->topic) &&
+           job_json_read_text(id, reading->text, &batch->id);
+}
+
+WRITE(waits)
+{
+    struct job_batch batch;
+    (void)at;
+    if (has_batch(writing, &batch))
+        write_flag(out, member, &batch.waits, writing);
+}
+
+READ(waits)
+{
+    reading->out->batch.waits = value.kind == JSON_TRUE;
+    return value.kind == JSON_TRUE || value.kind == JSON_FALSE;
+}
+
+WRITE(on_dead)
+{
+    struct job_batch batch;
+    (void)at;
+    if (!has_batch(writing, &batch) || !batch.waits)
+        return;
+    put_key(out, member);
+    buffer_append_byte(out, '"');
+    buffer_append_text(out, batch_on_dead_name(batch.on_dead));
+    buffer_append_byte(out, '"');
+}
+
+READ(on_dead)
+{
+    return value.kind == JSON_STRING &&
+           batch_on_dead_parse(slice_make(value.raw.at + 1, value.raw.len - 2),
+                               &reading->out->batch.on_dead);
+}
+
+WRITE(members)
+{
+    struct job_batch batch;
+    (void)at;
+    if (has_batch(writing, &batch) && batch.members)
+        write_u32(out, member, &batch.members, writing);
+}
+
+READ(members)
+{
+    int64_t number = 0;
+    bool is_good = job_json_read_number(value, BATCH_MEMBERS_MAX, &number);
+    reading->out->batch.members = (uint32_t)number;
+    return is_good;
+}
+
+WRITE(wait_at_most)
+{
+    struct job_batch batch;
+    (void)at;
+    if (has_batch(writing, &batch))
+        write_duration(out, member, &batch.wait_ms, writing);
+}
+
+READ(wait_at_most)
+{
+    return job_json_read_duration(value, reading->text, &reading->out->batch.wait_ms);
+}
+
+WRITE(close_within)
+{
+    struct job_batch batch;
+    (void)at;
+    if (has_batch(writing, &batch))
+        write_duration(out, member, &batch.close_ms, writing);
+}
+
+READ(close_within)
+{
+    return job_json_read_duration(value, reading->text, &reading->out->batch.close_ms);
+}
+
 /* ---- bodies ---- */
 
 void job_json_write_bytes(struct buffer *out, const char *key, struct slice type,
@@ -616,7 +729,7 @@ static const struct job_member members[] = {
     {KEY("id"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(id), write_name, read_text},
     {KEY("lease"), TAKEN, 0, write_lease},
     {KEY("state"), KEPT | ENDED, JOB(state), write_state},
-    {KEY("due_at"), KEPT, JOB(due_ms), write_time},
+    {KEY("due_at"), KEPT, JOB(due_ms), write_due},
     {KEY("at"), LINES, JOB(due_ms), write_at, read_at, dump_at},
     {KEY("delay"), 0, 0, NULL, read_delay},
     {KEY("attempt"), TAKEN | KEPT | SENT | ENDED, JOB(attempt), write_u32},
@@ -628,6 +741,12 @@ static const struct job_member members[] = {
     {KEY("lease_until"), TAKEN, JOB(lease_until_ms), write_time},
     {KEY("priority"), TAKEN | KEPT | SENT | LINES, JOB(priority), write_u16, read_priority},
     {KEY("group"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(group), write_text, read_text},
+    {KEY("batch"), KEPT | LINES | ENDED, 0, write_batch, read_batch},
+    {KEY("waits"), KEPT | LINES, 0, write_waits, read_waits},
+    {KEY("on_dead"), KEPT | LINES, 0, write_on_dead, read_on_dead},
+    {KEY("members"), KEPT | LINES, 0, write_members, read_members},
+    {KEY("wait_at_most"), KEPT | LINES, 0, write_wait_at_most, read_wait_at_most},
+    {KEY("close_within"), KEPT | LINES, 0, write_close_within, read_close_within},
     {KEY("lease_until"), KEPT, JOB(lease_until_ms), write_lease_until},
     {KEY("consumer"), KEPT | ENDED, JOB(consumer), write_text},
     {KEY("progress"), KEPT | ENDED, JOB(progress), write_text},

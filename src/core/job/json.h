@@ -58,6 +58,7 @@ struct job_json {
     struct job job;                   /* due_ms: of `at`; priority: JOB_PRIORITY if not given */
     enum record_conflict on_conflict; /* 0: not given */
     int64_t delay_ms;
+    struct job_batch batch;
     bool has_at, has_delay, has_priority;
 };
 

@@ -34,7 +34,12 @@ enum {
     JOB_GROUP_BYTES_MAX = 64,
     GROUP_WEIGHT_MAX = 100,
     FLOW_LIMIT_MAX = 1000 * 1000, /* the highest limit and the highest burst */
-    FLOW_HOLD_MS_MAX = 24 * 3600 * 1000
+    FLOW_HOLD_MS_MAX = 24 * 3600 * 1000,
+    BATCH_MEMBERS_MAX = 1000 * 1000,   /* of one batch */
+    BATCHES_MAX = 100 * 1000,          /* waiting jobs of a store */
+    BATCH_DEPTH_MAX = 16,              /* of members that wait for members */
+    BATCH_CLOSE_MS = 3600 * 1000,      /* close_within, if it is not given */
+    BATCH_WAIT_MS = 7 * 24 * 3600 * 1000 /* wait_at_most, if it is not given */
 };
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
 #define JOB_AT_MS_MAX (1LL << 47) /* the latest time that a clock may have plus the longest delay */
@@ -65,7 +70,10 @@ enum job_limit_id {
     LIMIT_GROUP_BURST,
     LIMIT_GROUP_MAX_JOBS,
     LIMIT_WEIGHT,
-    LIMIT_HOLD
+    LIMIT_HOLD,
+    LIMIT_MEMBERS,
+    LIMIT_WAIT_AT_MOST,
+    LIMIT_CLOSE_WITHIN
 };
 
 struct job_limit {
@@ -107,6 +115,11 @@ static const struct job_limit job_limits[] = {
                               "a number from 1 to 1099511627776"},
     [LIMIT_WEIGHT] = {"weight", 1, GROUP_WEIGHT_MAX, "a number from 1 to 100"},
     [LIMIT_HOLD] = {"hold", 1, FLOW_HOLD_MS_MAX, "a duration from 1ms to 24h"},
+    [LIMIT_MEMBERS] = {"members", 1, BATCH_MEMBERS_MAX, "a number from 1 to 1000000"},
+    [LIMIT_WAIT_AT_MOST] = {"wait_at_most", 1, POLICY_DELAY_MS_MAX,
+                            "a duration from 1ms to 10 years"},
+    [LIMIT_CLOSE_WITHIN] = {"close_within", 1, POLICY_DELAY_MS_MAX,
+                            "a duration from 1ms to 10 years"},
 };
 
 static inline bool job_limit_holds(enum job_limit_id id, int64_t value)

@@ -62,7 +62,8 @@ enum {
     HAS_PROGRESS = 1 << 17,
     HAS_KEEP = 1 << 18,
     HAS_GROUP = 1 << 19,
-    JOB_FIELDS = (1 << 20) - 1,
+    HAS_BATCH = 1 << 20,
+    JOB_FIELDS = (1 << 21) - 1,
 
     /* Bits in STATE, chosen so that the fields of every delivery fit in one byte. */
     HAS_STATE_TAKEN = 1 << 6,
@@ -106,7 +107,7 @@ size_t record_bytes_max(const struct record *record)
         return 250 + steps_bytes_max(&job->policy) + job->topic.len + job->id.len +
                job->content_type.len + job->meta.len + job->error.len + job->consumer.len +
                job->progress.len + job->history.len + job->body.len + job->next.len +
-               job->group.len;
+               job->group.len + job->batch.len;
     case RECORD_STATE:
         return 144 + record->state.error.len + record->state.consumer.len +
                record->state.progress.len;
@@ -682,11 +683,14 @@ static bool meta_is_whole(struct slice meta)
  * back must never be written. */
 static bool job_is_storable(const struct job *job)
 {
+    struct job_batch batch;
+
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
            (!job->history.len || job_history_check(job->history)) &&
            (!job->next.len || job->state == JOB_LEASED) &&
            (!job->progress.len || job->state == JOB_LEASED) &&
            (!job->group.len || flow_group_is_valid(job->group)) &&
+           (!job->batch.len || job_batch_decode(job->batch, &batch)) &&
            holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
@@ -702,7 +706,8 @@ static char *put_job(char *at, const struct record *record)
                       (job->consumer.len ? HAS_CONSUMER : 0u) |
                       (job->cancel_requested ? CANCEL_REQUESTED : 0u) |
                       (job->next.len ? HAS_NEXT : 0u) | (job->progress.len ? HAS_PROGRESS : 0u) |
-                      (job->has_keep ? HAS_KEEP : 0u) | (job->group.len ? HAS_GROUP : 0u);
+                      (job->has_keep ? HAS_KEEP : 0u) | (job->group.len ? HAS_GROUP : 0u) |
+                      (job->batch.len ? HAS_BATCH : 0u);
 
     assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
     assert(job_is_storable(job));
@@ -731,6 +736,8 @@ static char *put_job(char *at, const struct record *record)
         at = wire_put_ms(at, job->keep_ms);
     if (fields & HAS_GROUP)
         at = wire_put_text(at, job->group, JOB_GROUP_BYTES_MAX);
+    if (fields & HAS_BATCH)
+        at = wire_put_text(at, job->batch, JOB_BATCH_BYTES_MAX);
     if (has_from(record))
         at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
@@ -785,6 +792,8 @@ static void take_job(struct wire_in *in, struct record *record, bool is_next)
         job->keep_ms = wire_take_ms(in, 0);
     if (fields & HAS_GROUP)
         job->group = wire_take_text(in, 1, JOB_GROUP_BYTES_MAX);
+    if (fields & HAS_BATCH)
+        job->batch = wire_take_text(in, 1, JOB_BATCH_BYTES_MAX);
     if (form & FORM_FROM)
         record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
@@ -916,7 +925,7 @@ static void take_state(struct wire_in *in, struct record *record)
 
 /*
  * KEPT  fields · attempt · finished · id, then the fields present in `fields`: duration · consumer ·
- *       meta · history · progress · result type · result · content type · group · body
+ *       meta · history · progress · result type · result · content type · group · batch · body
  */
 enum {
     KEPT_DURATION = 1 << 0,
@@ -929,7 +938,8 @@ enum {
     KEPT_CONTENT_TYPE = 1 << 7,
     KEPT_BODY = 1 << 8,
     KEPT_GROUP = 1 << 9,
-    KEPT_FIELDS = (1 << 10) - 1
+    KEPT_BATCH = 1 << 10,
+    KEPT_FIELDS = (1 << 11) - 1
 };
 
 /* The texts in the order of the record. */
@@ -945,6 +955,7 @@ static const struct kept_text {
     {KEPT_RESULT, offsetof(struct record_kept, result), JOB_RESULT_BYTES_MAX},
     {KEPT_CONTENT_TYPE, offsetof(struct record_kept, content_type), JOB_CONTENT_TYPE_BYTES_MAX},
     {KEPT_GROUP, offsetof(struct record_kept, group), JOB_GROUP_BYTES_MAX},
+    {KEPT_BATCH, offsetof(struct record_kept, batch), JOB_BATCH_BYTES_MAX},
 };
 enum { KEPT_TEXTS = sizeof kept_texts / sizeof kept_texts[0] };
 
@@ -1000,7 +1011,9 @@ bool record_kept_decode(struct slice bytes, struct record_kept *out)
             *kept_text_at(out, &kept_texts[i]) = wire_take_text(&in, 1, kept_texts[i].most);
     if (out->has_body)
         out->body = wire_take_bytes(&in, wire_left(&in));
+    struct job_batch batch;
     return !in.bad && in.at == in.end && job_id_is_valid(out->id) &&
+           (!out->batch.len || job_batch_decode(out->batch, &batch)) &&
            job_history_check(out->history) && (!out->group.len || flow_group_is_valid(out->group));
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/frequency.h"
 #include "base/hash.h"
+#include "job/batch.h"
 #include "job/flow.h"
 #include "job/job.h"
 
@@ -142,7 +143,7 @@ struct record_kept {
     uint32_t attempt;
     bool has_body; /* the body was kept; it may be empty */
     struct slice id, consumer, meta, history, progress, result, result_type, content_type, group,
-        body;
+        batch, body;
 };
 
 /* Returns when a DONE record is no longer needed, by the inner clock; 0: immediately. */

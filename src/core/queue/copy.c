@@ -47,9 +47,17 @@ static void place_push(struct space *space, struct queue_push *copy, const struc
         PLACE_SLICE(space, copy, push, once);
     if (push->group.len)
         PLACE_SLICE(space, copy, push, group);
+    struct queue_batch *batch = push->batch ? place(space, push->batch, sizeof *batch) : NULL;
+    if (push->batch) {
+        PLACE_SLICE(space, batch, push->batch, topic);
+        PLACE_SLICE(space, batch, push->batch, id);
+        PLACE_SLICE(space, batch, push->batch, parent);
+    }
     const void *ended = push->ended ? place(space, push->ended, sizeof *push->ended) : NULL;
     if (copy)
         copy->ended = ended;
+    if (copy)
+        copy->batch = batch;
 }
 
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
@@ -239,8 +247,14 @@ static void place_jobs(struct space *space, struct queue_reply *into,
         PLACE_SLICE(space, copy, job, lease);
         if (job->job.group.len)
             PLACE_SLICE(space, copy, job, job.group);
+        if (job->job.batch.len)
+            PLACE_SLICE(space, copy, job, job.batch);
         if (job->end)
             place_end(space, copy, job->end);
+        const void *waiting =
+            job->waiting ? place(space, job->waiting, sizeof *job->waiting) : NULL;
+        if (copy)
+            copy->waiting = waiting;
     }
     if (into)
         into->jobs = copies;

@@ -64,6 +64,30 @@ static const char *bad_once(const struct queue_push *push)
     return push->once.len ? limit_fault(LIMIT_ONCE_FOR, push->once_for_ms) : "once_for";
 }
 
+/* Checks the batches of a push. */
+static const char *bad_batch(const struct queue_batch *batch)
+{
+    bool is_member = batch->topic.len || batch->id.len;
+    if (is_member && (!job_topic_is_valid(batch->topic) || !job_id_is_valid(batch->id)))
+        return "batch";
+    if (batch->parent.len && (!is_member || batch->parent.len > QUEUE_LEASE_TEXT_BYTES_MAX))
+        return "parent";
+    if (!batch->waits)
+        return batch->on_dead            ? "on_dead"
+               : batch->members          ? "members"
+               : batch->wait_at_most_ms  ? "wait_at_most"
+               : batch->close_within_ms  ? "close_within"
+                                         : NULL;
+    if (batch->on_dead > BATCH_STOP)
+        return "on_dead";
+    if (!job_limit_holds_or_unset(LIMIT_MEMBERS, batch->members))
+        return "members";
+    if (!job_limit_holds_or_unset(LIMIT_WAIT_AT_MOST, batch->wait_at_most_ms))
+        return "wait_at_most";
+    return job_limit_holds_or_unset(LIMIT_CLOSE_WITHIN, batch->close_within_ms) ? NULL
+                                                                                : "close_within";
+}
+
 enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_bytes_max,
                                    const char **detail)
 {
@@ -96,6 +120,10 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = limit_fault(LIMIT_KEEP_FINISHED, push->keep_finished_ms);
     if (!bad && push->group.len && !flow_group_is_valid(push->group))
         bad = "group";
+    if (!bad && push->batch)
+        bad = bad_batch(push->batch);
+    if (!bad && push->batch && push->batch->waits && push->past.dead)
+        bad = "waits";
     return bad_option(bad, detail);
 }
 
@@ -325,7 +353,7 @@ enum queue_status queue_check_group_flow(const struct queue_info *info,
 
 static bool push_needs_feature(const struct queue_push *push)
 {
-    return push->has_keep_finished || push->ended || push->group.len;
+    return push->has_keep_finished || push->ended || push->group.len || push->batch;
 }
 
 /* Checks the settings of a topic or a group against the store. */
@@ -356,7 +384,9 @@ static __attribute__((noinline)) enum queue_status check_features(const struct q
                   : command->kind == COMMAND_ANSWER
                       ? command->answers[i].hold_ms != 0
                       : command->kind == COMMAND_GROUP || command->kind == COMMAND_GROUPS;
-    return (keeps && !info.keeps_finished) || (awaits && !info.awaits) || (groups && !info.groups)
+    bool batches = push ? push->batch != NULL : command->kind == COMMAND_CHANGE;
+    return (keeps && !info.keeps_finished) || (awaits && !info.awaits) ||
+                   (groups && !info.groups) || (batches && !info.batches)
                ? QUEUE_UNSUPPORTED
                : check_flow(&info, command, detail);
 }
@@ -381,7 +411,10 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
                    ? check_features(queue, command, i, detail)
                    : status;
     case COMMAND_CHANGE:
-        return queue_check_change(&command->changes[i], detail);
+        status = queue_check_change(&command->changes[i], detail);
+        return (command->changes[i].verb == QUEUE_CLOSE || command->changes[i].members) && !status
+                   ? check_features(queue, command, i, detail)
+                   : status;
     case COMMAND_TAKE:
         return queue_check_take(&command->take, detail);
     case COMMAND_GET:

@@ -1,5 +1,7 @@
 #include "queue/filter.h"
 
+#include "job/batch.h"
+
 #include <string.h>
 
 int64_t queue_last_attempt_end_ms(struct slice history)
@@ -50,10 +52,20 @@ static bool holds(struct slice text, struct slice part)
     return !part.len || (text.len && memmem(text.at, text.len, part.at, part.len));
 }
 
+static bool matches_batch(const struct queue_filter *filter, struct slice batch)
+{
+    struct job_batch own;
+    if (!filter->batch_id.len)
+        return true;
+    return batch.len && job_batch_decode(batch, &own) &&
+           slice_equals(own.topic, filter->batch_topic) && slice_equals(own.id, filter->batch_id);
+}
+
 bool queue_filter_matches(const struct queue_filter *filter, const struct job *job)
 {
     return begins_with(job->id, filter->id_prefix) && holds(job->error, filter->error) &&
-           matches_due(filter, job) && matches_meta(filter, job->meta) && matches_time(filter, job);
+           matches_due(filter, job) && matches_meta(filter, job->meta) && matches_time(filter, job) &&
+           matches_batch(filter, job->batch);
 }
 
 /* ---- copies that outlive the call ---- */
@@ -70,7 +82,7 @@ struct slice queue_text_copy(char **at, struct slice text)
 size_t queue_filter_bytes(const struct queue_filter *filter)
 {
     return filter->id_prefix.len + filter->error.len + filter->meta_name.len +
-           filter->meta_value.len;
+           filter->meta_value.len + filter->batch_topic.len + filter->batch_id.len;
 }
 
 char *queue_filter_copy_texts(struct queue_filter *filter, char *at)
@@ -79,5 +91,7 @@ char *queue_filter_copy_texts(struct queue_filter *filter, char *at)
     filter->error = queue_text_copy(&at, filter->error);
     filter->meta_name = queue_text_copy(&at, filter->meta_name);
     filter->meta_value = queue_text_copy(&at, filter->meta_value);
+    filter->batch_topic = queue_text_copy(&at, filter->batch_topic);
+    filter->batch_id = queue_text_copy(&at, filter->batch_id);
     return at;
 }

@@ -149,3 +149,57 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms)
         return 0;
     return expire_ms > due_ms ? expire_ms : due_ms;
 }
+
+/* ---- batches ---- */
+
+enum batch_outcome life_outcome(enum job_state state)
+{
+    return state == JOB_DEAD ? BATCH_DEAD : BATCH_UNFINISHED;
+}
+
+enum batch_outcome life_outcome_of(enum record_reason reason)
+{
+    return reason == RECORD_ACKED ? BATCH_ACKED : reason == RECORD_EXPIRED ? BATCH_EXPIRED : BATCH_CANCELLED;
+}
+
+void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,
+                      enum batch_outcome after)
+{
+    if (batch->has_ended || (batch->is_stopped && before == BATCH_DEAD))
+        return;
+    if (!is_new)
+        batch->counts.of[before]--;
+    batch->counts.of[after]++;
+    if (batch->members && batch_members(&batch->counts) >= batch->members)
+        batch->is_closed = true;
+}
+
+bool life_batch_is_over(const struct life_batch *batch)
+{
+    return !batch->has_ended && batch->is_closed &&
+           batch_waits_for(&batch->counts, batch->on_dead) == 0;
+}
+
+bool life_batch_stops(const struct life_batch *batch, enum batch_outcome after)
+{
+    return batch->on_dead == BATCH_STOP && after == BATCH_DEAD && !batch->has_ended &&
+           !batch->is_stopped;
+}
+
+enum queue_status life_batch_join(const struct life_batch *batch, bool has_parent)
+{
+    if (!batch)
+        return QUEUE_NO_BATCH;
+    if (batch->has_ended || batch->is_stopped || (batch->is_closed && !has_parent))
+        return QUEUE_BATCH_CLOSED;
+    if (batch_members(&batch->counts) >= BATCH_MEMBERS_MAX)
+        return QUEUE_TOO_MANY_MEMBERS;
+    return batch->depth >= BATCH_DEPTH_MAX ? QUEUE_BAD_OPTION : QUEUE_OK;
+}
+
+enum queue_status life_batch_replace(bool waits, bool names_other)
+{
+    if (waits)
+        return QUEUE_WAITS;
+    return names_other ? QUEUE_CONFLICT : QUEUE_OK;
+}

@@ -89,4 +89,73 @@ enum life_step life_expire(const struct topic_settings *settings);
  * counts from the first due, but a job can expire only once it is due. */
 int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
 
+/*
+ * The batches of jobs (job/batch.h). A batch counts its members by their outcome, each member once:
+ *
+ *   change of a member                                     its outcome
+ *   push of a new job                                      none → unfinished
+ *   push in place of a waiting job, or after a leased one  unchanged: the job stays the member
+ *   push in place of a dead job                            dead → unfinished
+ *   take; nack, end of a lease with a retry; extend;
+ *   return; again; reschedule; run                         unchanged
+ *   ack                                                    unfinished → acked
+ *   final nack, last attempt, expiry with
+ *   dead_letter_expired                                    unfinished → dead
+ *   cancel, also of a dead job; requested cancel           unfinished or dead → cancelled
+ *   expiry                                                 unfinished → expired
+ *   purge; deletion of its topic                           unfinished or dead → cancelled
+ *   redrive; take of a dead job by its id                  dead → unfinished
+ *   any end of a lease that starts a successor             unchanged: the successor is the member
+ *   an answer whose lease has ended                        unchanged
+ *
+ * The wait ends when the batch is closed and life_batch_waits_for is 0, in the step that makes this true; when wait_at_most
+ * has passed since the push; or by a run. From then on the counts stay as they are, whatever becomes of the members:
+ * the waiting job is an ordinary job, due `delay` after the end of the wait, or at `at` if that is later.
+ *
+ *   change of a waiting job       while it waits
+ *   push onto its id              QUEUE_WAITS; on_conflict keep: EXISTED, reject: CONFLICT
+ *   close                         closed; OK again if it is closed already, also after the wait has ended
+ *   the number of members is `members`  closed, in the step of that push
+ *   close_within has passed       dead with the error BATCH_NOT_CLOSED, if it is not closed
+ *   redrive after that            closed; it waits again
+ *   reschedule                    sets the delay after the end of the wait, or the earliest time
+ *   run; take by its id           ends the wait now
+ *   cancel, purge, deletion       the batch is gone: its members are ordinary jobs
+ *
+ * A stop (BATCH_STOP at the first death; cancel of the waiting job with its members) closes the batch, counts all waiting members as
+ * cancelled, and requests the cancel of the leased ones; their successors are dropped. A dead member that is redriven after a stop is an
+ * ordinary job.
+ *
+ * A batch is gone when its waiting job has ended. A job that is pushed with the same id has another batch, which is not that of the
+ * earlier members: a batch has a number of its own.
+ */
+struct life_batch {
+    struct batch_counts counts;
+    enum batch_on_dead on_dead;
+    uint32_t members; /* expected; 0: not given */
+    uint8_t depth;    /* of the waiting job as a member; 0: not a member */
+    bool is_closed, has_ended;
+    bool is_stopped; /* its waiting members were cancelled; leased ones are, unless they are acked */
+};
+#define BATCH_NOT_CLOSED "batch was not closed"
+
+/* Returns the outcome of a member in this state. */
+enum batch_outcome life_outcome(enum job_state state);
+/* Returns the outcome of a member that ended for this reason. */
+enum batch_outcome life_outcome_of(enum record_reason reason);
+/* Changes the outcome of a member, and closes the batch if it has the expected members. `is_new`: it is a new member, and
+ * `before` does not matter. Nothing changes after the end of the wait. */
+void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,
+                      enum batch_outcome after);
+/* Returns whether the wait ends now. */
+bool life_batch_is_over(const struct life_batch *batch);
+/* Returns whether the death of a member cancels the others: with BATCH_STOP, while the wait lasts. */
+bool life_batch_stops(const struct life_batch *batch, enum batch_outcome after);
+/* Returns whether a new member may join: QUEUE_OK, NO_BATCH, BATCH_CLOSED, TOO_MANY_MEMBERS, BAD_OPTION (too deep).
+ * `batch` NULL: there is no such batch. `has_parent`: the push has the lease of a member of it. */
+enum queue_status life_batch_join(const struct life_batch *batch, bool has_parent);
+/* Returns the outcome of a push onto a member, or onto the waiting job of a batch: QUEUE_OK, CONFLICT (the push names another
+ * batch), or WAITS. `names_other`: it names a batch that is not that of the job. */
+enum queue_status life_batch_replace(bool waits, bool names_other);
+
 #endif

@@ -24,6 +24,7 @@
 #define TARRY_QUEUE_QUEUE_H
 
 #include "base/clock.h"
+#include "job/batch.h"
 #include "job/event.h"
 #include "job/record.h"
 
@@ -77,6 +78,11 @@ enum queue_status {
     QUEUE_RESULT_TOO_BIG, /* ack, nack: the result is above the limit; the job stays leased */
     QUEUE_GROUP_FULL,     /* push of a new job: its group has the maximum number of jobs */
     QUEUE_TOO_MANY_GROUPS, /* settings of a group: the topic has GROUP_SETTINGS_MAX groups with settings */
+    QUEUE_BATCH_CLOSED, /* push of a member: the batch is closed, and `parent` is not the lease of one of its members */
+    QUEUE_NO_BATCH,     /* push of a member: no job of this topic and id waits for members */
+    QUEUE_WAITS,        /* push: a job that waits for its members cannot be replaced */
+    QUEUE_TOO_MANY_BATCHES, /* push: BATCHES_MAX jobs of the store wait for members */
+    QUEUE_TOO_MANY_MEMBERS, /* push: the batch has BATCH_MEMBERS_MAX members */
     QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased */
     QUEUE_STATUSES /* number of statuses */
 };
@@ -105,6 +111,22 @@ struct queue_past {
     struct slice error; /* last error; at most JOB_ERROR_BYTES_MAX */
 };
 
+/* The batches of a push (job/batch.h). A push with `waits` is a waiting job; a push with a topic and an id is a member of the
+ * batch of that waiting job; both are possible. Only in stores with queue_info.batches. */
+struct queue_batch {
+    struct slice topic, id; /* of the waiting job; empty: not a member */
+    struct slice parent;    /* the lease of a member of the batch: adds a member after the close; or empty */
+    bool waits;
+    enum batch_on_dead on_dead;        /* 0: BATCH_GO */
+    uint32_t members;                  /* the batch closes itself when it has so many; 0: by a close */
+    int64_t wait_at_most_ms;           /* 0: BATCH_WAIT_MS */
+    int64_t close_within_ms;           /* 0: BATCH_CLOSE_MS */
+    /* Of a waiting job from another queue: the outcomes of members that ended there. */
+    struct batch_counts past;
+    /* For implementations: the delivery of `parent`, if it is a lease of theirs; 0: it is not. */
+    uint64_t parent_key, parent_delivery;
+};
+
 /* A push. `once` makes it idempotent: if the same `once` was used in the topic within its time, the push changes nothing
  * and its result is EXISTED, also if that job has ended. Only a push that stores its job is remembered. Each part of a
  * queue remembers by itself (queue_ops.same_part). */
@@ -129,6 +151,7 @@ struct queue_push {
      * a job that has not finished, one more reply comes here when that job ends: that of COMMAND_AWAIT. The wait
      * begins in the step of the push, so it misses no end. Only in stores with queue_info.awaits. */
     const struct queue_reply_to *ended;
+    const struct queue_batch *batch; /* NULL: the job does not wait for others and is not a member of a batch */
 };
 
 /* The new values of a job that is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
@@ -170,7 +193,9 @@ struct queue_answer {
 
 #define QUEUE_DELIVERY_NONE UINT64_MAX /* the delivery of no job */
 
-enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
+/* CLOSE: the batch of this waiting job gets no more members. OK also if it is closed already; NOT_FOUND: no such job, or it
+ * does not wait for members. */
+enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN, QUEUE_CLOSE };
 
 struct queue_change {
     enum queue_change_verb verb;
@@ -187,6 +212,7 @@ struct queue_change {
     /* cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
      * extend. Every end of the lease other than an ack cancels the job, including `again`. */
     bool request;
+    bool members; /* cancel of a waiting job: also of its members, as BATCH_STOP does */
 };
 
 struct queue_take {
@@ -411,6 +437,14 @@ struct queue_end {
     bool has_body; /* the body was kept with the job; it may be empty */
 };
 
+/* The batch of a waiting job. */
+struct queue_waiting {
+    struct batch_counts counts;
+    enum batch_on_dead on_dead;
+    bool is_closed;
+    bool has_ended; /* the wait has ended: the counts stay as they are, and the job is an ordinary one */
+};
+
 struct queue_job {      /* a job as returned by take, get, list and await */
     struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
     struct slice lease; /* take: the lease token; else empty */
@@ -418,6 +452,7 @@ struct queue_job {      /* a job as returned by take, get, list and await */
     int64_t held_until_ms;  /* wall clock; 0: unknown */
     const struct queue_end
         *end; /* of a finished job, or of one that died with a result; else NULL */
+    const struct queue_waiting *waiting; /* of a job with a batch of its own; else NULL */
 };
 
 /* The due and the sequence of kept jobs in a list: the order of these numbers is newest first. */
@@ -538,6 +573,7 @@ struct queue_info {
     /* Cold jobs of the embedded store and its maintenance; 0 in other stores. */
     uint64_t cold_jobs, runs, checkpoints, checkpoints_failed;
     uint64_t spare_bytes; /* memory of former jobs, reserved for new ones */
+    bool batches;         /* waiting jobs and their members (queue_push.batch), and QUEUE_CLOSE */
     bool keeps_history;   /* for topics whose settings enable it */
     bool keeps_finished;  /* keep_finished of topics and pushes, and lists of kept jobs */
     bool awaits;          /* COMMAND_AWAIT and queue_push.ended */

@@ -585,6 +585,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
             *out = part;
             /* Jobs are spread by their id, so the order of a group would hold in each shard only. */
             out->one_shard = out->strict_groups = false;
+            /* The members of a batch would be spread over the parts, each of which counts its own. */
+            out->batches = false;
             continue;
         }
         out->shards += part.shards;

@@ -72,6 +72,18 @@ static const struct {
                                         "stored; try again once some are done, or raise the limit"},
     [QUEUE_TOO_MANY_GROUPS] = {"too_many_groups", "the topic has 10,000 groups with settings of "
                                                   "their own; delete the settings of some groups"},
+    [QUEUE_BATCH_CLOSED] = {"batch_closed",
+                            "the batch is closed and gets no more members; push with parent=LEASE "
+                            "while one of its members runs, or push before the close"},
+    [QUEUE_NO_BATCH] = {"no_batch", "no job of this topic and id waits for members; push the "
+                                    "waiting job first, with waits=true"},
+    [QUEUE_WAITS] = {"waits", "a job of this id waits for its members and cannot be replaced; cancel "
+                              "it first, or choose another id"},
+    [QUEUE_TOO_MANY_BATCHES] = {"too_many_batches",
+                                "100,000 jobs of the store wait for members; push again once some "
+                                "batches have ended"},
+    [QUEUE_TOO_MANY_MEMBERS] = {"too_many_members",
+                                "the batch has 1,000,000 members; begin another batch"},
     [QUEUE_NOT_EMPTY] = {"not_empty",
                          "group_order and one_shard can be changed only while the topic "
                          "has no waiting and no leased jobs; purge the topic, or use "

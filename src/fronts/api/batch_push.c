@@ -327,6 +327,7 @@ static bool push_some(struct batch_push *push)
     if (!piece)
         return false;
     struct api_batch batch = {.pushes = front->pushes,
+                              .rooms = front->push_batches,
                               .item_count = push->item_count,
                               .faults = &piece->faults,
                               .arena = &front->arena,
@@ -430,7 +431,9 @@ static void push_many(struct http_call *call)
     struct http_fault fault;
     if (!front->pushes)
         front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
-    if (!push || !front->pushes) {
+    if (!front->push_batches)
+        front->push_batches = calloc(QUEUE_BATCH_MAX, sizeof *front->push_batches);
+    if (!push || !front->pushes || !front->push_batches) {
         free(push);
         (void)refuse_memory(&fault);
         http_answer_fault(exchange, &fault);

@@ -92,6 +92,28 @@ static void write_held(struct buffer *out, const struct queue_job *job, enum job
     buffer_append_byte(out, '}');
 }
 
+/* Writes a job with a batch of its own, and the members of it by their outcome. */
+static void write_waiting(struct buffer *out, const struct queue_job *job, enum job_form_body form)
+{
+    const struct queue_waiting *waiting = job->waiting;
+    job_json_write(out, &job->job, (struct slice){0}, JOB_FORM_KEPT, JOB_BODY_NONE);
+    out->len -= !out->failed; /* the brace */
+    if (!waiting->has_ended) {
+        PUT(out, ",\"waits_for\":");
+        buffer_append_u64(out, batch_waits_for(&waiting->counts, waiting->on_dead));
+    }
+    buffer_append_text(out, waiting->is_closed ? ",\"closed\":true" : ",\"closed\":false");
+    for (int i = 0; i < BATCH_OUTCOMES; i++) {
+        buffer_append_text(out, i ? ",\"" : ",\"outcomes\":{\"");
+        buffer_append_text(out, batch_outcome_name((enum batch_outcome)i));
+        PUT(out, "\":");
+        buffer_append_u64(out, waiting->counts.of[i]);
+    }
+    buffer_append_byte(out, '}');
+    job_json_write_bytes(out, "body", job->job.content_type, job->job.body, form);
+    buffer_append_byte(out, '}');
+}
+
 void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view)
 {
     if (__builtin_expect(view == API_VIEW_OUTCOME, 0)) {
@@ -104,6 +126,8 @@ void api_job_write(struct buffer *out, const struct queue_job *job, enum api_vie
     enum job_form_body form = is_exact ? JOB_BODY_EXACT : is_bare ? JOB_BODY_NONE : JOB_BODY_SHOWN;
     if (__builtin_expect(job->end != NULL, 0))
         write_ended(out, job, form, view == API_VIEW_RESULT ? JOB_BODY_SHOWN : form);
+    else if (__builtin_expect(job->waiting && !is_taken, 0))
+        write_waiting(out, job, form);
     else if (__builtin_expect(job->held_by != FLOW_NOT_HELD, 0))
         write_held(out, job, form);
     else

@@ -341,7 +341,8 @@ static void call_job(struct http_call *call)
                (struct queue_change){.verb = (enum queue_change_verb)call->exchange->route->verb,
                                      .when = {.due = QUEUE_DUE_UNCHANGED},
                                      .priority = QUEUE_PRIORITY_UNSET,
-                                     .request = call->query->fields.request});
+                                     .request = call->query->fields.request,
+                                     .members = call->query->fields.cancel_members});
 }
 
 #define LIST                                                                                       \
@@ -355,7 +356,7 @@ const struct http_route api_jobs_routes[] = {
      .scope = ACCESS_PUSH,
      .topics = HTTP_TOPICS_PATH,
      .handle = call_job,
-     .options = OPTION_BIT(OPTION_REQUEST),
+     .options = OPTION_BIT(OPTION_REQUEST) | OPTION_BIT(OPTION_CANCEL_MEMBERS),
      .verb = QUEUE_CANCEL},
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_JOB_PATH,
@@ -386,6 +387,13 @@ const struct http_route api_jobs_routes[] = {
      .topics = HTTP_TOPICS_PATH,
      .handle = call_job,
      .verb = QUEUE_RUN},
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_JOB_PATH "/close",
+     .name = "close",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = call_job,
+     .verb = QUEUE_CLOSE},
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_JOBS_PATH,
      .name = "list",

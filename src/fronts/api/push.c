@@ -44,9 +44,21 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push)
     push->group = fields->group;
     push->has_keep_finished = http_fields_have(fields, OPTION_KEEP_FINISHED);
     push->keep_finished_ms = fields->keep_finished_ms;
+    push->batch = NULL;
     push->past = (struct queue_past){.attempt = fields->attempt,
                                      .dead = fields->state == JOB_DEAD,
                                      .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
+}
+
+void api_fields_batch(const struct http_fields *fields, struct queue_push *push,
+                      struct queue_batch *room)
+{
+    if (!(fields->set & OPTIONS_BATCH))
+        return;
+    *room = fields->batch;
+    room->members = (uint32_t)fields->members;
+    if (room->waits || fields->set & (OPTIONS_BATCH & ~OPTION_BIT(OPTION_WAITS)))
+        push->batch = room;
 }
 
 bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
@@ -114,7 +126,8 @@ enum member {
     MEMBER_BODY_BASE64 = 8,
     MEMBER_CONTENT_TYPE = 16,
     MEMBER_META = 32,
-    MEMBER_CALLBACK = 64
+    MEMBER_CALLBACK = 64,
+    MEMBER_BATCH = 128
 };
 
 struct item {
@@ -123,6 +136,7 @@ struct item {
     const struct http_hooks *hooks;
     struct http_fault *fault;
     struct json_value body;
+    struct json_value *nested; /* receives an array `members`, or NULL */
     struct http_fields fields;
     uint32_t seen; /* bit set of enum member */
 };
@@ -139,7 +153,7 @@ static const struct {
     MEMBER("topic", MEMBER_TOPIC),       MEMBER("id", MEMBER_ID),
     MEMBER("body", MEMBER_BODY),         MEMBER("content_type", MEMBER_CONTENT_TYPE),
     MEMBER("meta", MEMBER_META),         MEMBER("body_base64", MEMBER_BODY_BASE64),
-    MEMBER("callback", MEMBER_CALLBACK),
+    MEMBER("callback", MEMBER_CALLBACK), MEMBER("batch", MEMBER_BATCH),
 #undef MEMBER
 };
 
@@ -216,12 +230,41 @@ static bool keep_item_meta(struct item *item)
     return true;
 }
 
+/* Reads {"topic":…,"id":…}, the waiting job of the item's batch. */
+static bool read_item_batch(struct item *item, struct json_value object)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    struct queue_batch *batch = &item->fields.batch;
+    item->fields.set |= OPTION_BIT(OPTION_BATCH_TOPIC) | OPTION_BIT(OPTION_BATCH_ID);
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value)) {
+        struct slice *into = slice_is(key, "\"topic\"") ? &batch->topic
+                             : slice_is(key, "\"id\"")  ? &batch->id
+                                                        : NULL;
+        if (!into)
+            return http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                                  "'batch' has no member %s, only topic and id",
+                                  http_quotable(key, 40));
+        if (!read_item_text(item, key, value, into))
+            return false;
+    }
+    return (batch->topic.len && batch->id.len) ||
+           http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                          "'batch' must name a waiting job, such as "
+                          "{\"topic\":\"reports\",\"id\":\"import-7\"}");
+}
+
 static bool read_item_member(struct item *item, struct slice key, struct json_value value)
 {
     static const char *const beside[] = {"topic",        "id",   "body", "body_base64",
-                                         "content_type", "meta", NULL};
+                                         "content_type", "meta", "batch", NULL};
     struct queue_push *push = item->push;
     uint32_t member = member_of(key);
+    if (item->nested && value.kind == JSON_ARRAY && slice_is(key, "\"members\"")) {
+        *item->nested = value;
+        return true;
+    }
     if (member & item->seen)
         return http_fault_set(item->fault, PROBLEM_OPTION_TWICE, 0, "%s is given more than once",
                               http_quotable(key, 40));
@@ -240,6 +283,8 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
         return read_item_meta(item, value);
     case MEMBER_CALLBACK:
         return read_item_callback(item, key, value);
+    case MEMBER_BATCH:
+        return read_item_batch(item, value);
     case MEMBER_BODY_BASE64:
         return read_base64(item, key, value);
     case MEMBER_BODY:
@@ -304,12 +349,17 @@ bool api_body_check(struct slice content_type, struct slice body, struct http_fa
 }
 
 /* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
- * contain pairs of the call. */
+ * contain pairs of the call. `room` receives its batches; NULL: it may have none. */
 static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
-                       struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                       struct queue_batch *room, struct json_value *nested, struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
                        struct http_fault *fault)
 {
-    struct item item = {.push = out, .arena = arena, .meta = meta, .hooks = hooks, .fault = fault};
+    struct item item = {.push = out,
+                        .arena = arena,
+                        .meta = meta,
+                        .hooks = hooks,
+                        .nested = nested,
+                        .fault = fault};
     struct json_cursor cursor = {0};
     struct json_value member;
     struct slice key;
@@ -333,14 +383,28 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         !check_body_levels(out->content_type, out->body, fault))
         return false;
     api_fields_push(&item.fields, out);
+    if (room)
+        api_fields_batch(&item.fields, out, room);
+    else if (item.fields.set & OPTIONS_BATCH)
+        return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                              "this job can neither wait for others nor be a member of a batch");
     return true;
 }
 
-bool api_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
-                    struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+bool api_item_parse(struct json_value value, struct queue_push *out, struct queue_batch *room,
+                    struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                    struct http_fault *fault)
+{
+    return api_item_parse_nested(value, out, room, arena, meta, hooks, NULL, fault);
+}
+
+bool api_item_parse_nested(struct json_value value, struct queue_push *out,
+                           struct queue_batch *room, struct buffer *arena, struct buffer *meta,
+                           const struct http_hooks *hooks, struct json_value *nested,
+                           struct http_fault *fault)
 {
     buffer_clear(meta);
-    return parse_item(value, (struct slice){0}, out, arena, meta, hooks, fault);
+    return parse_item(value, (struct slice){0}, out, room, nested, arena, meta, hooks, fault);
 }
 
 /* ---- push of one job ---- */
@@ -495,7 +559,8 @@ static bool refuse_form(struct http_fault *fault)
 /* Reads an envelope: a job without options in the request may have them in its body, as an item of
  * a batch. Storing the envelope as a body, or JSON that is cut, would silently lose the delay. On
  * false, *fault is set. */
-static bool read_envelope(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+static bool read_envelope(struct http_call *call, struct queue_push *push,
+                          struct queue_batch *room, struct http_fault *fault)
 {
     struct http_front *front = call->front;
     struct slice type = push->content_type, body = push->body;
@@ -518,7 +583,7 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
     buffer_clear(&front->arena);
     if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (!parse_item(object, call->topic, push, &front->arena, &front->meta, front->shared->hooks,
+    if (!parse_item(object, call->topic, push, room, NULL, &front->arena, &front->meta, front->shared->hooks,
                     fault))
         return false;
     push->meta = buffer_slice(&front->meta);
@@ -526,18 +591,20 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
 }
 
 /* Reads the job from query, headers and body. */
-static bool read_push(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+static bool read_push(struct http_call *call, struct queue_push *push, struct queue_batch *room,
+                      struct http_fault *fault)
 {
     if (!check_content_type(push->content_type, fault))
         return false;
     api_fields_push(&call->query->fields, push);
+    api_fields_batch(&call->query->fields, push, room);
     if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
         if (!api_callback_add(&call->front->meta, call->query->fields.callback,
                               call->front->shared->hooks, fault))
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    return read_envelope(call, push, fault) &&
+    return read_envelope(call, push, room, fault) &&
            check_body_levels(push->content_type, push->body, fault);
 }
 
@@ -561,8 +628,9 @@ static void push_one(struct http_call *call)
                               .content_type = call->request->content_type,
                               .meta = buffer_slice(&call->front->meta),
                               .body = call->request->body};
+    struct queue_batch room;
     struct http_fault fault;
-    if (read_push(call, &push, &fault))
+    if (read_push(call, &push, &room, &fault))
         api_push(call, &push);
     else
         http_answer_fault(call->exchange, &fault);

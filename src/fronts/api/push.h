@@ -8,6 +8,10 @@
 /* Copies the options of a push into the queue's command. */
 void api_fields_push(const struct http_fields *fields, struct queue_push *push);
 
+/* Sets the batches of a push, in `room`, if there are options of one. */
+void api_fields_batch(const struct http_fields *fields, struct queue_push *push,
+                      struct queue_batch *room);
+
 /* Checks a callback and adds it to the job's meta. */
 bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
                       struct http_fault *fault);
@@ -21,9 +25,17 @@ void api_push(struct http_call *call, struct queue_push *push);
 
 /* Parses one item. `arena` and `meta` are scratch. Unescaped text goes to the arena, which must
  * have room for the length of the item, since growing it would invalidate earlier slices. Slices of
- * *out point into both texts. `hooks` check callbacks. */
-bool api_item_parse(struct json_value item, struct queue_push *out, struct buffer *arena,
-                    struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault);
+ * *out point into both texts. `hooks` check callbacks. `room` receives the batches of the item; NULL:
+ * it may have none. */
+bool api_item_parse(struct json_value item, struct queue_push *out, struct queue_batch *room,
+                    struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                    struct http_fault *fault);
+
+/* Works as api_item_parse; `nested` receives an array `members` of the item. NULL: it may have none. */
+bool api_item_parse_nested(struct json_value item, struct queue_push *out,
+                           struct queue_batch *room, struct buffer *arena, struct buffer *meta,
+                           const struct http_hooks *hooks, struct json_value *nested,
+                           struct http_fault *fault);
 
 /* Refuses a body that is nested too deeply. Returns false. */
 bool api_depth_refuse(struct http_fault *fault);

@@ -8,6 +8,7 @@ struct http_front;
 
 extern const struct http_route api_push_routes[];
 extern const struct http_route api_batch_routes[];
+extern const struct http_route api_batches_routes[];
 extern const struct http_route api_answers_routes[];
 extern const struct http_route api_take_routes[];
 extern const struct http_route api_jobs_routes[];

@@ -128,7 +128,7 @@ static bool parse_job(struct stored *stored, const struct http_hooks *hooks,
         return refuse_size(fault);
     if (!json_check(buffer_slice(&stored->job), &job, NULL))
         return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0, "'body' is nested too deeply");
-    if (!api_item_parse(job, &stored->push, &stored->arena, &stored->meta, hooks, fault))
+    if (!api_item_parse(job, &stored->push, NULL, &stored->arena, &stored->meta, hooks, fault))
         return false;
     if (!job_topic_is_valid(stored->push.topic) || job_topic_is_own(stored->push.topic))
         return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0,

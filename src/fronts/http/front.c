@@ -436,6 +436,7 @@ void http_front_free(struct http_front *front)
     }
     slab_fini(&front->exchanges);
     free(front->pushes);
+    free(front->push_batches);
     free(front->answers);
     free(front->ids);
     buffer_fini(&front->meta);

@@ -31,6 +31,8 @@ enum option_kind {
     KIND_GROUPS_ORDER,
     KIND_GROUP_ORDER, /* bool: strict */
     KIND_GROUP,
+    KIND_ON_DEAD,
+    KIND_OUTCOME,
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
@@ -183,6 +185,25 @@ static const struct option {
                              JOB_AT_MS_MAX,
                              "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                              "1970"},
+    [OPTION_BATCH_TOPIC] = {NAME("batch_topic"), KIND_TEXT, INTO(batch.topic), 1,
+                            JOB_TOPIC_BYTES_MAX, "the topic of a waiting job"},
+    [OPTION_BATCH_ID] = {NAME("batch_id"), KIND_TEXT, INTO(batch.id), 1, JOB_ID_BYTES_MAX,
+                         "the id of a waiting job"},
+    [OPTION_PARENT] = {NAME("parent"), KIND_TEXT, INTO(batch.parent), 1, QUEUE_LEASE_TEXT_BYTES_MAX,
+                       "the lease of a member of the batch"},
+    [OPTION_WAITS] = {NAME("waits"), KIND_FLAG, INTO(batch.waits), 0, 0, "true or false"},
+    [OPTION_ON_DEAD] = {NAME("on_dead"), KIND_ON_DEAD, INTO(batch.on_dead), 0, 0,
+                        BATCH_ON_DEAD_VALUES},
+    [OPTION_MEMBERS] = {NAME("members"), KIND_NUMBER, INTO(members), .limit = LIMIT_MEMBERS},
+    [OPTION_WAIT_AT_MOST] = {NAME("wait_at_most"), KIND_DURATION, INTO(batch.wait_at_most_ms),
+                             .limit = LIMIT_WAIT_AT_MOST},
+    [OPTION_CLOSE_WITHIN] = {NAME("close_within"), KIND_DURATION, INTO(batch.close_within_ms),
+                             .limit = LIMIT_CLOSE_WITHIN},
+    [OPTION_CANCEL_MEMBERS] = {NAME("members"), KIND_FLAG, INTO(cancel_members), 0, 0,
+                               "true or false"},
+    [OPTION_OUTCOME] = {NAME("outcome"), KIND_OUTCOME, INTO(outcome), 0, 0,
+                        "unfinished, acked, dead, cancelled or expired"},
+    [OPTION_RESULTS] = {NAME("results"), KIND_FLAG, INTO(results), 0, 0, "true or false"},
     [OPTION_AUTO] = {NAME("auto"), KIND_FLAG, INTO(is_auto), 0, 0, "true or false"},
 #undef INTO
 #undef NAME
@@ -196,7 +217,7 @@ static struct job_limit range_of(const struct option *option)
                : (struct job_limit){option->name, option->min, option->max, option->values};
 }
 
-/* Returns the option of that name. Several have the name `wait`, `limit` or `order`, at most one of them in each call. */
+/* Returns the option of that name. Several have the name `wait`, `limit`, `members` or `order`, at most one of them in each call. */
 static const struct option *find_option(http_options allowed, struct slice name)
 {
     const struct option *first = NULL;
@@ -419,6 +440,10 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_GROUP:
         *(struct slice *)into = value;
         return flow_group_is_valid(value);
+    case KIND_ON_DEAD:
+        return batch_on_dead_parse(value, into);
+    case KIND_OUTCOME:
+        return batch_outcome_parse(value, into);
     case KIND_CONSUMER:
         *(struct slice *)into = value;
         return job_consumer_is_valid(value);

@@ -93,6 +93,17 @@ enum http_option_id {
     OPTION_WEIGHT,
     OPTION_PAUSED,
     OPTION_PAUSED_UNTIL,
+    OPTION_BATCH_TOPIC,
+    OPTION_BATCH_ID,
+    OPTION_PARENT,
+    OPTION_WAITS,
+    OPTION_ON_DEAD,
+    OPTION_MEMBERS,
+    OPTION_WAIT_AT_MOST,
+    OPTION_CLOSE_WITHIN,
+    OPTION_CANCEL_MEMBERS,
+    OPTION_OUTCOME,
+    OPTION_RESULTS,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
@@ -106,8 +117,13 @@ typedef unsigned __int128 http_options;
     (OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_LEASE_FOR) |         \
      OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
      OPTION_BIT(OPTION_ON_CONFLICT))
+/* Options of a member of a batch, and of a waiting job. */
+#define OPTIONS_BATCH                                                                              \
+    (OPTION_BIT(OPTION_BATCH_TOPIC) | OPTION_BIT(OPTION_BATCH_ID) | OPTION_BIT(OPTION_PARENT) |    \
+     OPTION_BIT(OPTION_WAITS) | OPTION_BIT(OPTION_ON_DEAD) | OPTION_BIT(OPTION_MEMBERS) |          \
+     OPTION_BIT(OPTION_WAIT_AT_MOST) | OPTION_BIT(OPTION_CLOSE_WITHIN))
 #define OPTIONS_PUSH                                                                               \
-    (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
+    (OPTIONS_POLICY | OPTIONS_BATCH | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
      OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR) |         \
      OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_GROUP))
 /* Options of an item of a batch, which may contain its history on another server. */
@@ -182,6 +198,10 @@ struct http_fields {
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner,
         progress, until, group;
+    struct queue_batch batch;
+    int64_t members;
+    enum batch_outcome outcome;
+    bool cancel_members, results;
 };
 
 struct http_query {

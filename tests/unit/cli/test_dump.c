@@ -170,7 +170,7 @@ CLAIM(a_job_comes_out_of_a_dump_as_it_went_in)
         assert_int_equal(line.kind, DUMP_JOB);
         assert_true(json_check(text, &value, NULL));
         assert_non_null(buffer_reserve(&arena, 2 * text.len + 64));
-        if (!api_item_parse(value, &push, &arena, &meta, NULL, &fault))
+        if (!api_item_parse(value, &push, NULL, &arena, &meta, NULL, &fault))
             fail_msg("%s: %.*s", fault.detail, (int)text.len, text.at);
         assert_same(&job.job.job, &push);
         free_job(&job);
@@ -206,7 +206,7 @@ CLAIM(a_content_type_of_other_bytes_can_be_pushed_again)
         assert_true(dump_write_page(&line, buffer_slice(&answer), &scratch, &jobs, cursor));
         assert_true(json_check(slice_make(line.at, line.len - 1), &value, NULL));
         assert_non_null(buffer_reserve(&arena, 2 * line.len + 64));
-        if (!api_item_parse(value, &push, &arena, &meta, NULL, &fault))
+        if (!api_item_parse(value, &push, NULL, &arena, &meta, NULL, &fault))
             fail_msg("%s", fault.detail);
         assert_true(slice_is(push.content_type, "text/plain; n=??"));
         buffer_fini(&answer);

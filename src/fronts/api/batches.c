@@ -1,0 +1,473 @@
+/*
+ * batches: POST /v1/batches, a waiting job with its members in one call, and the list of members.
+ *
+ * The push is made of ordinary calls of the queue: the waiting job, then its members, then the members of these, each after the
+ * reply to the level above; then the closes. So it works with every store that has batches, and a call that stopped
+ * half-way may be repeated.
+ */
+#include "api/job_json.h"
+#include "api/push.h"
+#include "api/routes.h"
+#include "base/json_levels.h"
+#include "base/json_write.h"
+#include "http/exchange.h"
+#include "http/format.h"
+#include "queue/copy.h"
+#include "queue/members.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+/* ---- reading ---- */
+
+enum { LEVELS_MAX = BATCH_DEPTH_MAX + 1, BATCHED_MAX = QUEUE_BATCH_MAX, NO_PARENT = UINT16_MAX };
+
+/* A job of the call, in the order of the body: each waiting job before its members. */
+struct batched_job {
+    uint16_t parent; /* index of the waiting job; NO_PARENT: the first job */
+    uint16_t level;
+    uint16_t members;
+    bool is_done;  /* pushed, or it was there */
+    bool is_known; /* it was there */
+    bool is_unmade; /* a member of it was rejected */
+    struct queue_result result;
+};
+
+struct batched {
+    struct http_front *front;
+    uint64_t tag;
+    uint32_t count;
+    struct batched_job jobs[BATCHED_MAX];
+    struct queue_push pushes[BATCHED_MAX];
+    struct queue_batch rooms[BATCHED_MAX];
+    /* after the reading */
+    struct command *copy; /* the pushes with their texts */
+    uint16_t level;       /* that is being pushed */
+    uint16_t sent_jobs[BATCHED_MAX]; /* jobs of the call in progress */
+    struct queue_push level_pushes[BATCHED_MAX];
+    struct queue_change closes[BATCHED_MAX];
+};
+
+struct batched_reading {
+    struct batched *batched;
+    struct http_call *call;
+    struct http_fault *fault;
+};
+
+static bool refuse_item(struct batched_reading *reading, const char *text)
+{
+    return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "%s", text);
+}
+
+/* Sets what the place of a job in the body determines. Members are few in a chain, where a dead job stops it. */
+static void place_job(struct batched *batched, uint32_t index, uint32_t members)
+{
+    struct batched_job *job = &batched->jobs[index];
+    struct queue_push *push = &batched->pushes[index];
+    struct queue_batch *room = &batched->rooms[index];
+    bool is_waiting = members || index == 0;
+    if (!push->batch)
+        *room = (struct queue_batch){0};
+    push->batch = room;
+    room->waits = is_waiting;
+    if (is_waiting && !room->on_dead)
+        room->on_dead = members == 1 ? BATCH_HOLD : BATCH_GO;
+    if (!push->on_conflict)
+        push->on_conflict = CONFLICT_KEEP;
+    job->members = (uint16_t)members;
+    if (job->parent != NO_PARENT) {
+        room->topic = batched->pushes[job->parent].topic;
+        room->id = batched->pushes[job->parent].id;
+    }
+}
+
+static bool read_members(struct batched_reading *reading, struct json_value members,
+                         uint32_t parent, uint16_t level, uint32_t *count);
+
+/* Reads a job and its members. `nested` are its members if they are not in the object itself. */
+static bool read_batched(struct batched_reading *reading, struct json_value value,
+                         struct json_value nested, uint32_t parent, uint16_t level)
+{
+    struct batched *batched = reading->batched;
+    struct http_call *call = reading->call;
+    uint32_t index = batched->count, members = 0;
+    if (index == BATCHED_MAX)
+        return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, BATCHED_MAX,
+                              "a call has at most %d jobs: push more members with POST /v1/jobs",
+                              BATCHED_MAX);
+    if (level >= LEVELS_MAX)
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, BATCH_DEPTH_MAX,
+                              "'members' are nested deeper than %d levels", BATCH_DEPTH_MAX);
+    struct queue_push *push = &batched->pushes[index];
+    if (!api_item_parse_nested(value, push, &batched->rooms[index], &call->front->arena,
+                               &call->front->meta, call->front->shared->hooks,
+                               nested.kind ? NULL : &nested, reading->fault))
+        return false;
+    if (!push->id.len)
+        return refuse_item(reading, "'id' is missing: every job of this call needs one, so that "
+                                    "the call can be repeated");
+    if (push->batch && push->batch->topic.len)
+        return refuse_item(reading, "'batch' follows from the place of a job in this call");
+    if (!http_gate_allows(call->front, call->caller, call->exchange->route, push->topic,
+                          reading->fault))
+        return false;
+    batched->count++;
+    batched->jobs[index] = (struct batched_job){.parent = (uint16_t)parent, .level = level};
+    if (nested.kind && !read_members(reading, nested, index, (uint16_t)(level + 1), &members))
+        return false;
+    place_job(batched, index, members);
+    return true;
+}
+
+static bool read_members(struct batched_reading *reading, struct json_value members,
+                         uint32_t parent, uint16_t level, uint32_t *count)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    if (members.kind != JSON_ARRAY)
+        return refuse_item(reading, "'members' must be an array of jobs");
+    while (json_next_item(members, &cursor, &item)) {
+        if (!read_batched(reading, item, (struct json_value){0}, parent, level))
+            return false;
+        ++*count;
+    }
+    return true;
+}
+
+/* Reads {"job":{…},"members":[…]}. */
+static bool read_body(struct batched_reading *reading)
+{
+    struct slice body = reading->call->request->body;
+    struct buffer *arena = &reading->call->front->arena;
+    struct json_value object;
+    size_t error_at = 0;
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    enum json_finding finding = json_check_levels(body, JSON_LEVELS_MAX, &object, &error_at);
+    if (finding == JSON_MALFORMED)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu",
+                              error_at);
+    if (finding == JSON_TOO_DEEP)
+        return api_depth_refuse(reading->fault);
+    struct json_value job = json_member(object, "job"), members = json_member(object, "members");
+    if (object.kind != JSON_OBJECT || job.kind != JSON_OBJECT || members.kind != JSON_ARRAY)
+        return refuse_item(reading, "the body must be an object with the waiting job and its "
+                                    "members: {\"job\":{...},\"members\":[...]}");
+    return read_batched(reading, job, members, NO_PARENT, 0);
+}
+
+/* ---- pushing ---- */
+
+static void batched_free(struct batched *batched)
+{
+    free(batched->copy);
+    free(batched);
+}
+
+static void write_batched(struct buffer *out, const struct batched *batched)
+{
+    buffer_append_text(out, "{\"results\":[");
+    for (uint32_t i = 0; i < batched->count; i++) {
+        const struct queue_result *result = &batched->jobs[i].result;
+        if (i)
+            buffer_append_byte(out, ',');
+        buffer_append_byte(out, '{');
+        api_result_members_write(out, result);
+        if (!queue_status_is_success(result->status))
+            http_refusal_members_write(out, result->status, result->detail, 0, result->limit);
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_text(out, "],\"closed\":");
+    buffer_append_text(out, batched->jobs[0].is_unmade || !batched->jobs[0].is_done ? "false}"
+                                                                                    : "true}");
+}
+
+static void batched_answer(struct batched *batched)
+{
+    struct http_exchange *exchange = http_exchange_find(batched->front, batched->tag);
+    if (exchange) {
+        http_exchange_let_go(exchange);
+        write_batched(http_answer_start(exchange), batched);
+        http_answer_end_json(exchange, 200);
+    }
+    batched_free(batched);
+}
+
+/* Answers a call whose reply refused it as a whole. */
+static void batched_refuse(struct batched *batched, enum queue_status status)
+{
+    struct http_exchange *exchange = http_exchange_find(batched->front, batched->tag);
+    if (exchange) {
+        http_exchange_let_go(exchange);
+        http_answer_refusal(exchange, status, NULL, (enum job_state)0);
+    }
+    batched_free(batched);
+}
+
+static struct queue_reply_to reply_to_of(struct batched *batched, queue_done *done)
+{
+    struct http_exchange *exchange = http_exchange_find(batched->front, batched->tag);
+    struct queue_reply_to reply_to = {0};
+    if (exchange)
+        reply_to = http_exchange_reply_to(exchange, done);
+    reply_to.done = done;
+    reply_to.owner = batched;
+    reply_to.tag = 0;
+    return reply_to;
+}
+
+static void on_closed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct batched *batched = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK) {
+        batched_refuse(batched, reply->status);
+        return;
+    }
+    for (size_t i = 0; i < reply->result_count; i++) {
+        struct batched_job *job = &batched->jobs[batched->sent_jobs[i]];
+        /* The job may have ended since: its batch was closed by an earlier call. */
+        if (reply->results[i].status != QUEUE_OK && !job->is_known)
+            job->is_unmade = true;
+    }
+    batched_answer(batched);
+}
+
+/* Closes the batches whose members are all there, the deepest first, since a close may end the wait of a member. */
+static void close_all(struct batched *batched)
+{
+    uint32_t count = 0;
+    for (uint32_t i = batched->count; i-- > 0;) {
+        const struct batched_job *job = &batched->jobs[i];
+        bool waits = batched->copy->pushes[i].batch->waits;
+        if (!waits || !job->is_done || job->is_unmade)
+            continue;
+        batched->sent_jobs[count] = (uint16_t)i;
+        batched->closes[count++] = (struct queue_change){.verb = QUEUE_CLOSE,
+                                                         .topic = batched->copy->pushes[i].topic,
+                                                         .id = batched->copy->pushes[i].id,
+                                                         .when = {.due = QUEUE_DUE_UNCHANGED},
+                                                         .priority = QUEUE_PRIORITY_UNSET};
+    }
+    if (count)
+        queue_change(batched->front->queue, batched->closes, count,
+                     reply_to_of(batched, on_closed));
+    else
+        batched_answer(batched);
+}
+
+static void push_level(struct batched *batched);
+
+/* Notes the result of a job. A member of a closed batch that was there before was pushed by an earlier call. */
+static void note_result(struct batched *batched, uint32_t index, const struct queue_result *result)
+{
+    struct batched_job *job = &batched->jobs[index];
+    const struct queue_push *push = &batched->copy->pushes[index];
+    struct batched_job *parent = job->parent == NO_PARENT ? NULL : &batched->jobs[job->parent];
+    job->result = *result;
+    job->result.topic = push->topic;
+    job->result.id = push->id;
+    if (result->status == QUEUE_BATCH_CLOSED && parent && parent->is_known)
+        job->result.status = QUEUE_EXISTED;
+    job->is_done = queue_status_is_success(job->result.status);
+    job->is_known = job->result.status == QUEUE_EXISTED;
+    if (!job->is_done && parent)
+        parent->is_unmade = true;
+}
+
+static void on_level_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct batched *batched = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK) {
+        batched_refuse(batched, reply->status);
+        return;
+    }
+    for (size_t i = 0; i < reply->result_count; i++)
+        note_result(batched, batched->sent_jobs[i], &reply->results[i]);
+    batched->level++;
+    push_level(batched);
+}
+
+/* Pushes the jobs of a level whose waiting jobs are there. */
+static void push_level(struct batched *batched)
+{
+    uint32_t count = 0;
+    bool has_more = false;
+    for (uint32_t i = 0; i < batched->count; i++) {
+        struct batched_job *job = &batched->jobs[i];
+        if (job->level < batched->level)
+            continue;
+        has_more = true;
+        if (job->level > batched->level)
+            continue;
+        if (job->parent != NO_PARENT && !batched->jobs[job->parent].is_done) {
+            batched->jobs[job->parent].is_unmade = true;
+            job->result = (struct queue_result){.status = QUEUE_NO_BATCH,
+                                                .topic = batched->copy->pushes[i].topic,
+                                                .id = batched->copy->pushes[i].id};
+            continue;
+        }
+        batched->sent_jobs[count] = (uint16_t)i;
+        batched->level_pushes[count++] = batched->copy->pushes[i];
+    }
+    if (count) {
+        queue_push(batched->front->queue, batched->level_pushes, count,
+                   reply_to_of(batched, on_level_pushed));
+    } else if (has_more) {
+        batched->level++;
+        push_level(batched);
+    } else {
+        close_all(batched);
+    }
+}
+
+static bool begin_batch(struct http_call *call, struct http_fault *fault)
+{
+    struct batched *batched = calloc(1, sizeof *batched);
+    if (!batched)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    struct batched_reading reading = {.batched = batched, .call = call, .fault = fault};
+    batched->front = call->front;
+    batched->tag = http_exchange_tag(call->exchange);
+    if (!read_body(&reading)) {
+        batched_free(batched);
+        return false;
+    }
+    const struct command whole = {
+        .kind = COMMAND_PUSH, .count = batched->count, .pushes = batched->pushes};
+    if (!(batched->copy = copy_command(&whole))) {
+        batched_free(batched);
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    }
+    http_gate_keep(call->exchange, call->caller);
+    http_exchange_hold_back(call->exchange);
+    push_level(batched);
+    return true;
+}
+
+static void push_batch(struct http_call *call)
+{
+    struct http_fault fault;
+    if (!begin_batch(call, &fault))
+        http_answer_fault(call->exchange, &fault);
+}
+
+/* ---- the list of members ---- */
+
+enum { MEMBERS_ANSWER_BYTES_MAX = 512 << 10 }; /* the rest goes to the next page */
+
+/* The members of a list so far. */
+struct member_list {
+    struct http_front *front;
+    struct buffer jobs;
+    enum api_view view;
+};
+
+static bool members_allows(void *owner, uint64_t tag, struct slice topic)
+{
+    const struct member_list *list = owner;
+    const struct http_exchange *exchange = http_exchange_find(list->front, tag);
+    return exchange && access_may(exchange->caller, ACCESS_READ, topic);
+}
+
+static void members_found(void *owner, uint64_t tag, const struct queue_job *job)
+{
+    struct member_list *list = owner;
+    (void)tag;
+    if (list->jobs.len)
+        buffer_append_byte(&list->jobs, ',');
+    api_job_write(&list->jobs, job, list->view);
+}
+
+static bool members_wanted(void *owner, uint64_t tag)
+{
+    const struct member_list *list = owner;
+    return list->jobs.len < MEMBERS_ANSWER_BYTES_MAX && !list->jobs.failed &&
+           http_exchange_is_wanted(list->front, tag);
+}
+
+static void members_done(void *owner, uint64_t tag, const struct members_result *result)
+{
+    struct member_list *list = owner;
+    struct http_exchange *exchange = http_exchange_find(list->front, tag);
+    if (exchange && result->status != QUEUE_OK) {
+        http_answer_refusal(exchange, result->status, NULL, (enum job_state)0);
+    } else if (exchange) {
+        struct buffer *body = http_answer_start(exchange);
+        buffer_append_text(body, "{\"members\":[");
+        buffer_append_slice(body, buffer_slice(&list->jobs));
+        buffer_append_text(body, "],\"cursor\":");
+        json_write_string_or_null(body, result->cursor);
+        buffer_append_byte(body, '}');
+        body->failed |= list->jobs.failed;
+        http_answer_end_json(exchange, 200);
+    }
+    buffer_fini(&list->jobs);
+    free(list);
+}
+
+static void list_members(struct http_call *call)
+{
+    enum { LIMIT = 100 };
+    const struct http_fields *fields = &call->query->fields;
+    struct http_exchange *exchange = call->exchange;
+    struct queue_info info = {0};
+    queue_info(call->front->queue, &info);
+    if (!info.batches || !job_id_is_valid(call->id)) {
+        http_answer_refusal(exchange, info.batches ? QUEUE_BAD_ID : QUEUE_UNSUPPORTED, NULL,
+                            (enum job_state)0);
+        return;
+    }
+    struct member_list *list = calloc(1, sizeof *list);
+    if (!list) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    list->front = call->front;
+    list->view = fields->results ? API_VIEW_RESULT : API_VIEW_LISTED;
+    buffer_init(&list->jobs, HTTP_OUT_BYTES_MAX);
+    http_gate_keep(exchange, call->caller);
+    const struct members_order order = {
+        .topic = call->topic,
+        .id = call->id,
+        .has_outcome = http_fields_have(fields, OPTION_OUTCOME),
+        .outcome = fields->outcome,
+        .cursor = fields->cursor,
+        .limit = http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT,
+        .with_results = fields->results};
+    enum queue_status status =
+        members_start(call->front->queue, &order,
+                      &(struct members_listener){.allows = members_allows,
+                                                 .found = members_found,
+                                                 .wanted = members_wanted,
+                                                 .done = members_done,
+                                                 .owner = list,
+                                                 .tag = http_exchange_tag(exchange)});
+    if (status == QUEUE_OK)
+        return;
+    buffer_fini(&list->jobs);
+    free(list);
+    http_answer_refusal(exchange, status, NULL, (enum job_state)0);
+}
+
+const struct http_route api_batches_routes[] = {
+    {.method = HTTP_METHOD_POST,
+     .pattern = "/v1/batches",
+     .name = "push_batch",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_EACH,
+     .handle = push_batch,
+     .body = HTTP_BODY_BATCH},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOB_PATH "/members",
+     .name = "members",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = list_members,
+     .options = OPTION_BIT(OPTION_OUTCOME) | OPTION_BIT(OPTION_RESULTS) | OPTION_BIT(OPTION_LIMIT) |
+                OPTION_BIT(OPTION_CURSOR),
+     .answer = HTTP_ANSWER_LONG},
+    {0},
+};
