@@ -54,9 +54,8 @@ size_t batch_meta_write(const struct batch_counts *counts, char into[BATCH_META_
     memcpy(into, name, sizeof name);
     int len = snprintf(into + sizeof name, BATCH_META_BYTES_MAX - sizeof name,
                        "acked=%u dead=%u cancelled=%u expired=%u missing=%u",
-                       counts->of[BATCH_ACKED], counts->of[BATCH_DEAD],
-                       counts->of[BATCH_CANCELLED], counts->of[BATCH_EXPIRED],
-                       counts->of[BATCH_UNFINISHED]);
+                       counts->of[BATCH_ACKED], counts->of[BATCH_DEAD], counts->of[BATCH_CANCELLED],
+                       counts->of[BATCH_EXPIRED], counts->of[BATCH_UNFINISHED]);
     assert(len > 0 && sizeof name + (size_t)len < BATCH_META_BYTES_MAX);
     return sizeof name + (size_t)len + 1;
 }

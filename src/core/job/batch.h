@@ -63,16 +63,20 @@ size_t batch_meta_write(const struct batch_counts *counts, char into[BATCH_META_
 
 /* The batches of a job, as a struct job has them encoded (job_batch_encode). */
 struct job_batch {
-    struct slice topic, id;     /* of the waiting job of the batch whose member the job is; empty: of none */
-    uint64_t number;            /* of that batch; 0: not known, or not a member */
-    uint8_t depth;              /* of a member: 1, or one more than the waiting job that is a member */
-    bool waits;                 /* the job waits for members; the next four describe its own batch */
+    struct slice topic,
+        id;          /* of the waiting job of the batch whose member the job is; empty: of none */
+    uint64_t number; /* of that batch; 0: not known, or not a member */
+    uint8_t depth;   /* of a member: 1, or one more than the waiting job that is a member */
+    bool waits;      /* the job waits for members; the next four describe its own batch */
     enum batch_on_dead on_dead; /* never 0 if it waits */
     uint32_t members;           /* expected; 0: not given */
     int64_t wait_ms, close_ms;  /* wait_at_most, close_within */
 };
 
-enum { JOB_BATCH_BYTES_MAX = 1 + 2 + JOB_TOPIC_BYTES_MAX + 2 + JOB_ID_BYTES_MAX + 10 + 1 + 1 + 5 + 10 + 10 };
+enum {
+    JOB_BATCH_BYTES_MAX =
+        1 + 2 + JOB_TOPIC_BYTES_MAX + 2 + JOB_ID_BYTES_MAX + 10 + 1 + 1 + 5 + 10 + 10
+};
 /* Encodes the batches of a job. Returns the length. */
 size_t job_batch_encode(const struct job_batch *batch, char into[JOB_BATCH_BYTES_MAX]);
 /* Decodes them; the slices of *out point into `bytes`. Returns false if malformed. Empty bytes: neither a member nor

@@ -35,10 +35,10 @@ enum {
     GROUP_WEIGHT_MAX = 100,
     FLOW_LIMIT_MAX = 1000 * 1000, /* the highest limit and the highest burst */
     FLOW_HOLD_MS_MAX = 24 * 3600 * 1000,
-    BATCH_MEMBERS_MAX = 1000 * 1000,   /* of one batch */
-    BATCHES_MAX = 100 * 1000,          /* waiting jobs of a store */
-    BATCH_DEPTH_MAX = 16,              /* of members that wait for members */
-    BATCH_CLOSE_MS = 3600 * 1000,      /* close_within, if it is not given */
+    BATCH_MEMBERS_MAX = 1000 * 1000,     /* of one batch */
+    BATCHES_MAX = 100 * 1000,            /* waiting jobs of a store */
+    BATCH_DEPTH_MAX = 16,                /* of members that wait for members */
+    BATCH_CLOSE_MS = 3600 * 1000,        /* close_within, if it is not given */
     BATCH_WAIT_MS = 7 * 24 * 3600 * 1000 /* wait_at_most, if it is not given */
 };
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */

@@ -73,11 +73,11 @@ static const char *bad_batch(const struct queue_batch *batch)
     if (batch->parent.len && (!is_member || batch->parent.len > QUEUE_LEASE_TEXT_BYTES_MAX))
         return "parent";
     if (!batch->waits)
-        return batch->on_dead            ? "on_dead"
-               : batch->members          ? "members"
-               : batch->wait_at_most_ms  ? "wait_at_most"
-               : batch->close_within_ms  ? "close_within"
-                                         : NULL;
+        return batch->on_dead           ? "on_dead"
+               : batch->members         ? "members"
+               : batch->wait_at_most_ms ? "wait_at_most"
+               : batch->close_within_ms ? "close_within"
+                                        : NULL;
     if (batch->on_dead > BATCH_STOP)
         return "on_dead";
     if (!job_limit_holds_or_unset(LIMIT_MEMBERS, batch->members))

@@ -64,8 +64,8 @@ static bool matches_batch(const struct queue_filter *filter, struct slice batch)
 bool queue_filter_matches(const struct queue_filter *filter, const struct job *job)
 {
     return begins_with(job->id, filter->id_prefix) && holds(job->error, filter->error) &&
-           matches_due(filter, job) && matches_meta(filter, job->meta) && matches_time(filter, job) &&
-           matches_batch(filter, job->batch);
+           matches_due(filter, job) && matches_meta(filter, job->meta) &&
+           matches_time(filter, job) && matches_batch(filter, job->batch);
 }
 
 /* ---- copies that outlive the call ---- */

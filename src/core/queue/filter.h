@@ -6,8 +6,8 @@
 
 /* A filter. A zeroed member excludes no job. */
 struct queue_filter {
-    struct slice id_prefix; /* prefix of the id */
-    struct slice error;     /* substring of the last error */
+    struct slice id_prefix;             /* prefix of the id */
+    struct slice error;                 /* substring of the last error */
     struct slice batch_topic, batch_id; /* members of the batch of this waiting job */
     struct slice meta_name;
     struct slice meta_value; /* exact; empty: any value. Ignored if meta_name is empty */

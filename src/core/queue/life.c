@@ -159,7 +159,9 @@ enum batch_outcome life_outcome(enum job_state state)
 
 enum batch_outcome life_outcome_of(enum record_reason reason)
 {
-    return reason == RECORD_ACKED ? BATCH_ACKED : reason == RECORD_EXPIRED ? BATCH_EXPIRED : BATCH_CANCELLED;
+    return reason == RECORD_ACKED     ? BATCH_ACKED
+           : reason == RECORD_EXPIRED ? BATCH_EXPIRED
+                                      : BATCH_CANCELLED;
 }
 
 void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,

@@ -135,7 +135,8 @@ struct life_batch {
     uint32_t members; /* expected; 0: not given */
     uint8_t depth;    /* of the waiting job as a member; 0: not a member */
     bool is_closed, has_ended;
-    bool is_stopped; /* its waiting members were cancelled; leased ones are, unless they are acked */
+    bool
+        is_stopped; /* its waiting members were cancelled; leased ones are, unless they are acked */
 };
 #define BATCH_NOT_CLOSED "batch was not closed"
 

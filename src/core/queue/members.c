@@ -123,16 +123,17 @@ static void search_part(struct members *members)
     bool is_dead = members->order.has_outcome && members->order.outcome == BATCH_DEAD;
     const struct search_order order = {
         .topic = slice_make(members->topic, members->topic_bytes),
-        .state = members->part == PART_FINISHED ? JOB_FINISHED : is_dead ? JOB_DEAD : 0,
+        .state = members->part == PART_FINISHED ? JOB_FINISHED
+                 : is_dead                      ? JOB_DEAD
+                                                : 0,
         .filter = {.batch_topic = members->order.topic, .batch_id = members->order.id},
         .cursor = slice_make(members->inner, members->inner_bytes),
         .limit = members->left,
         .with_body = members->order.with_results};
-    if (!search_start(members->queue, &order,
-                      &(struct search_listener){.found = on_found,
-                                                .wanted = on_wanted,
-                                                .done = on_searched,
-                                                .owner = members}))
+    if (!search_start(
+            members->queue, &order,
+            &(struct search_listener){
+                .found = on_found, .wanted = on_wanted, .done = on_searched, .owner = members}))
         members_finish(members, QUEUE_NO_MEMORY, false);
 }
 
@@ -182,8 +183,7 @@ static bool read_cursor(struct members *members, struct slice cursor)
         return false;
     members->part = (enum part)cursor.at[0];
     struct slice topic = slice_make(cursor.at + 1, (size_t)(blank - cursor.at) - 1);
-    struct slice inner =
-        slice_make(blank + 1, cursor.len - (size_t)(blank + 1 - cursor.at));
+    struct slice inner = slice_make(blank + 1, cursor.len - (size_t)(blank + 1 - cursor.at));
     if (!job_topic_is_valid(topic) || inner.len > INNER_BYTES_MAX)
         return false;
     members->topic_bytes = topic.len;

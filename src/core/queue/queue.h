@@ -79,8 +79,8 @@ enum queue_status {
     QUEUE_GROUP_FULL,     /* push of a new job: its group has the maximum number of jobs */
     QUEUE_TOO_MANY_GROUPS, /* settings of a group: the topic has GROUP_SETTINGS_MAX groups with settings */
     QUEUE_BATCH_CLOSED, /* push of a member: the batch is closed, and `parent` is not the lease of one of its members */
-    QUEUE_NO_BATCH,     /* push of a member: no job of this topic and id waits for members */
-    QUEUE_WAITS,        /* push: a job that waits for its members cannot be replaced */
+    QUEUE_NO_BATCH,         /* push of a member: no job of this topic and id waits for members */
+    QUEUE_WAITS,            /* push: a job that waits for its members cannot be replaced */
     QUEUE_TOO_MANY_BATCHES, /* push: BATCHES_MAX jobs of the store wait for members */
     QUEUE_TOO_MANY_MEMBERS, /* push: the batch has BATCH_MEMBERS_MAX members */
     QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased */
@@ -115,12 +115,13 @@ struct queue_past {
  * batch of that waiting job; both are possible. Only in stores with queue_info.batches. */
 struct queue_batch {
     struct slice topic, id; /* of the waiting job; empty: not a member */
-    struct slice parent;    /* the lease of a member of the batch: adds a member after the close; or empty */
+    struct slice
+        parent; /* the lease of a member of the batch: adds a member after the close; or empty */
     bool waits;
-    enum batch_on_dead on_dead;        /* 0: BATCH_GO */
-    uint32_t members;                  /* the batch closes itself when it has so many; 0: by a close */
-    int64_t wait_at_most_ms;           /* 0: BATCH_WAIT_MS */
-    int64_t close_within_ms;           /* 0: BATCH_CLOSE_MS */
+    enum batch_on_dead on_dead; /* 0: BATCH_GO */
+    uint32_t members;           /* the batch closes itself when it has so many; 0: by a close */
+    int64_t wait_at_most_ms;    /* 0: BATCH_WAIT_MS */
+    int64_t close_within_ms;    /* 0: BATCH_CLOSE_MS */
     /* Of a waiting job from another queue: the outcomes of members that ended there. */
     struct batch_counts past;
     /* For implementations: the delivery of `parent`, if it is a lease of theirs; 0: it is not. */
@@ -151,7 +152,8 @@ struct queue_push {
      * a job that has not finished, one more reply comes here when that job ends: that of COMMAND_AWAIT. The wait
      * begins in the step of the push, so it misses no end. Only in stores with queue_info.awaits. */
     const struct queue_reply_to *ended;
-    const struct queue_batch *batch; /* NULL: the job does not wait for others and is not a member of a batch */
+    const struct queue_batch
+        *batch; /* NULL: the job does not wait for others and is not a member of a batch */
 };
 
 /* The new values of a job that is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
@@ -442,7 +444,8 @@ struct queue_waiting {
     struct batch_counts counts;
     enum batch_on_dead on_dead;
     bool is_closed;
-    bool has_ended; /* the wait has ended: the counts stay as they are, and the job is an ordinary one */
+    bool
+        has_ended; /* the wait has ended: the counts stay as they are, and the job is an ordinary one */
 };
 
 struct queue_job {      /* a job as returned by take, get, list and await */

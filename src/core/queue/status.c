@@ -77,8 +77,9 @@ static const struct {
                             "while one of its members runs, or push before the close"},
     [QUEUE_NO_BATCH] = {"no_batch", "no job of this topic and id waits for members; push the "
                                     "waiting job first, with waits=true"},
-    [QUEUE_WAITS] = {"waits", "a job of this id waits for its members and cannot be replaced; cancel "
-                              "it first, or choose another id"},
+    [QUEUE_WAITS] = {"waits",
+                     "a job of this id waits for its members and cannot be replaced; cancel "
+                     "it first, or choose another id"},
     [QUEUE_TOO_MANY_BATCHES] = {"too_many_batches",
                                 "100,000 jobs of the store wait for members; push again once some "
                                 "batches have ended"},

@@ -205,7 +205,8 @@ static void add_item(struct api_batch *batch, struct json_value value, bool is_t
     bool is_good =
         is_too_deep
             ? api_depth_refuse(&fault)
-            : api_item_parse(value, push, batch->rooms ? &batch->rooms[batch->push_count] : NULL, batch->arena, batch->meta, batch->hooks, &fault) &&
+            : api_item_parse(value, push, batch->rooms ? &batch->rooms[batch->push_count] : NULL,
+                             batch->arena, batch->meta, batch->hooks, &fault) &&
                   (!batch->allows || batch->allows(batch->ctx, push->topic, &fault));
     if (!is_good) {
         set_aside(batch, &fault);

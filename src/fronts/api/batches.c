@@ -27,8 +27,8 @@ struct batched_job {
     uint16_t parent; /* index of the waiting job; NO_PARENT: the first job */
     uint16_t level;
     uint16_t members;
-    bool is_done;  /* pushed, or it was there */
-    bool is_known; /* it was there */
+    bool is_done;   /* pushed, or it was there */
+    bool is_known;  /* it was there */
     bool is_unmade; /* a member of it was rejected */
     struct queue_result result;
 };
@@ -41,8 +41,8 @@ struct batched {
     struct queue_push pushes[BATCHED_MAX];
     struct queue_batch rooms[BATCHED_MAX];
     /* after the reading */
-    struct command *copy; /* the pushes with their texts */
-    uint16_t level;       /* that is being pushed */
+    struct command *copy;            /* the pushes with their texts */
+    uint16_t level;                  /* that is being pushed */
     uint16_t sent_jobs[BATCHED_MAX]; /* jobs of the call in progress */
     struct queue_push level_pushes[BATCHED_MAX];
     struct queue_change closes[BATCHED_MAX];

@@ -257,7 +257,7 @@ static bool read_item_batch(struct item *item, struct json_value object)
 
 static bool read_item_member(struct item *item, struct slice key, struct json_value value)
 {
-    static const char *const beside[] = {"topic",        "id",   "body", "body_base64",
+    static const char *const beside[] = {"topic",        "id",   "body",  "body_base64",
                                          "content_type", "meta", "batch", NULL};
     struct queue_push *push = item->push;
     uint32_t member = member_of(key);
@@ -351,7 +351,8 @@ bool api_body_check(struct slice content_type, struct slice body, struct http_fa
 /* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
  * contain pairs of the call. `room` receives its batches; NULL: it may have none. */
 static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
-                       struct queue_batch *room, struct json_value *nested, struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                       struct queue_batch *room, struct json_value *nested, struct buffer *arena,
+                       struct buffer *meta, const struct http_hooks *hooks,
                        struct http_fault *fault)
 {
     struct item item = {.push = out,
@@ -559,8 +560,8 @@ static bool refuse_form(struct http_fault *fault)
 /* Reads an envelope: a job without options in the request may have them in its body, as an item of
  * a batch. Storing the envelope as a body, or JSON that is cut, would silently lose the delay. On
  * false, *fault is set. */
-static bool read_envelope(struct http_call *call, struct queue_push *push,
-                          struct queue_batch *room, struct http_fault *fault)
+static bool read_envelope(struct http_call *call, struct queue_push *push, struct queue_batch *room,
+                          struct http_fault *fault)
 {
     struct http_front *front = call->front;
     struct slice type = push->content_type, body = push->body;
@@ -583,8 +584,8 @@ static bool read_envelope(struct http_call *call, struct queue_push *push,
     buffer_clear(&front->arena);
     if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (!parse_item(object, call->topic, push, room, NULL, &front->arena, &front->meta, front->shared->hooks,
-                    fault))
+    if (!parse_item(object, call->topic, push, room, NULL, &front->arena, &front->meta,
+                    front->shared->hooks, fault))
         return false;
     push->meta = buffer_slice(&front->meta);
     return check_envelope(call, push, fault);

@@ -32,8 +32,8 @@ bool api_item_parse(struct json_value item, struct queue_push *out, struct queue
                     struct http_fault *fault);
 
 /* Works as api_item_parse; `nested` receives an array `members` of the item. NULL: it may have none. */
-bool api_item_parse_nested(struct json_value item, struct queue_push *out,
-                           struct queue_batch *room, struct buffer *arena, struct buffer *meta,
+bool api_item_parse_nested(struct json_value item, struct queue_push *out, struct queue_batch *room,
+                           struct buffer *arena, struct buffer *meta,
                            const struct http_hooks *hooks, struct json_value *nested,
                            struct http_fault *fault);
 

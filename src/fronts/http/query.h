@@ -123,7 +123,7 @@ typedef unsigned __int128 http_options;
      OPTION_BIT(OPTION_WAITS) | OPTION_BIT(OPTION_ON_DEAD) | OPTION_BIT(OPTION_MEMBERS) |          \
      OPTION_BIT(OPTION_WAIT_AT_MOST) | OPTION_BIT(OPTION_CLOSE_WITHIN))
 #define OPTIONS_PUSH                                                                               \
-    (OPTIONS_POLICY | OPTIONS_BATCH | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
+    (OPTIONS_POLICY | OPTIONS_BATCH | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |           \
      OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR) |         \
      OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_GROUP))
 /* Options of an item of a batch, which may contain its history on another server. */

@@ -127,12 +127,12 @@ struct http_front {
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, trailers, arena;
-    struct buffer event_text;     /* last event that was sent, as JSON */
-    uint64_t event_serial;        /* serial of that event */
-    struct queue_push *pushes;    /* room for a batch; allocated at the first one */
+    struct buffer event_text;         /* last event that was sent, as JSON */
+    uint64_t event_serial;            /* serial of that event */
+    struct queue_push *pushes;        /* room for a batch; allocated at the first one */
     struct queue_batch *push_batches; /* as many, for the batches of its items */
-    struct queue_answer *answers; /* the same for ack, nack, extend */
-    struct slice *ids;            /* the same for changes to many jobs */
+    struct queue_answer *answers;     /* the same for ack, nack, extend */
+    struct slice *ids;                /* the same for changes to many jobs */
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
     uint32_t sweep_count; /* sweeps in progress */
