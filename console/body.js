@@ -89,11 +89,24 @@ function save(bytes, name) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
+const ENCODED = "application/vnd.tarry.encoded";
+const STEPS = ["gzip", "aes-gcm", "claim-check"];
+
+/** How a client has encoded the bytes, in words, or "" (docs/codec.md). @param {string} type */
+export function encodingOf(type) {
+    const [kind, ...members] = type.split(";").map((one) => one.trim());
+    if (kind !== ENCODED) return "";
+    const value = (name) => members.find((one) => one.startsWith(`${name}=`))?.slice(name.length + 1) ?? "";
+    const steps = value("steps").split("+");
+    return STEPS.filter((step) => steps.includes(step)).map((step) => t(`body.${step}`, { key: value("key") })).join(", ");
+}
+
 /** A card of it. @param {Uint8Array} bytes @param {string} type @param {string} id @param {"body"|"result"} [part] of the job */
 export function bodyCard(bytes, type, id, part = "body") {
     const text = textOf(bytes);
-    const views = { json: text !== null && text.trim() && isJson(text), text: text !== null, hex: true };
-    let view = views.json ? "json" : views.text ? "text" : "hex", isWhole = false;
+    const encoding = encodingOf(type);
+    const views = { ...(encoding ? { encoded: true } : {}), json: text !== null && text.trim() && isJson(text), text: text !== null, hex: true };
+    let view = encoding ? "encoded" : views.json ? "json" : views.text ? "text" : "hex", isWhole = false;
     const shown = el("pre", { class: "body mono", tabindex: "0", "aria-label": t(`job.${part}`) }), more = el("div", { class: "row" });
     const choice = el("div", { class: "choice", role: "group", "aria-label": t("body.as") }, Object.entries(views).map(([name, is]) => el("button", { type: "button", "data-view": name, disabled: !is, "aria-pressed": "false", on: { click: () => {
         view = name;
@@ -103,8 +116,9 @@ export function bodyCard(bytes, type, id, part = "body") {
     function draw() {
         for (const one of choice.children) one.setAttribute("aria-pressed", String(one.dataset.view === view));
         const room = isWhole ? Infinity : SHOWN_BYTES;
-        const isCut = bytes.length > room;
-        if (!bytes.length) fill(shown, el("span", { class: "none" }, t("body.none")));
+        const isCut = bytes.length > room && view !== "encoded";
+        if (view === "encoded") fill(shown, el("span", { class: "none" }, seen(t("body.encodedWhat", { how: encoding }))));
+        else if (!bytes.length) fill(shown, el("span", { class: "none" }, t("body.none")));
         else if (view === "hex") fill(shown, hex(bytes.subarray(0, Math.min(bytes.length, room))));
         else if (view === "json" && !isCut) fill(shown, pretty(text ?? ""));
         else fill(shown, seen((text ?? "").slice(0, room)));

@@ -17,14 +17,12 @@ ADAPTERS = {
     "rust": ("rust", ["target/debug/examples/conformance"], ["cargo"]),
     "ruby": ("ruby", ["ruby", "-w", "conformance.rb"], ["ruby"]),
 }
-# Clients without a codec yet.
-LACKS_CODEC = {"java", "php", "rust", "ruby"}
 # Builds of the adapters in compiled languages.
 BUILD = {
     "node": ["bash", "-c", "npm install --silent --no-audit --no-fund && npm run --silent build"],
     "java": ["mvn", "-q", "-B", "test-compile"],
     "go": ["go", "build", "-o", "build/conformance", "./cmd/conformance"],
-    "rust": ["cargo", "build", "--quiet", "--locked", "--example", "conformance"],
+    "rust": ["cargo", "build", "--quiet", "--locked", "--features", "gzip", "--example", "conformance"],
 }
 
 

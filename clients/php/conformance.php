@@ -4,9 +4,14 @@
 
 declare(strict_types=1);
 
+use Tarry\AesGcm;
 use Tarry\BadSignature;
+use Tarry\ClaimCheck;
 use Tarry\CancelRequested;
 use Tarry\Client;
+use Tarry\Codec;
+use Tarry\DirectoryStore;
+use Tarry\Gzip;
 use Tarry\Job;
 use Tarry\Lost;
 use Tarry\Pushed;
@@ -55,18 +60,35 @@ function pushOptions(array $item): array
     return array_filter($options, static fn (mixed $value): bool => $value !== null);
 }
 
+/** @param array<string, mixed>|null $given */
+function codec(?array $given): ?Codec
+{
+    if ($given === null) {
+        return null;
+    }
+    $check = $given['claim_check'] ?? null;
+    return new Codec(
+        isset($given['gzip']) ? new Gzip() : null,
+        isset($given['keys']) ? new AesGcm($given['current'], $given['keys']) : null,
+        $check === null ? null : new ClaimCheck(new DirectoryStore($check['directory']), $check['above']),
+        $given['context'] ?? '',
+    );
+}
+
 /** @return array<string, mixed> */
 function job(Job $job): array
 {
+    $isDecoded = $job->codecError === null;
     return [
         'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
-        'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
+        'delivery' => $job->delivery, 'body_base64' => $isDecoded ? base64_encode($job->body) : null,
+        'codec_error' => $job->codecError?->detail, 'content_type' => $job->contentType,
         'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
         'state' => $job->state, 'group' => $job->group, 'outcome' => $job->outcome,
         'progress' => $job->progress, 'last_error' => $job->lastError,
         'finished_at_ms' => $job->finishedAt === null ? null : 1000 * (float) $job->finishedAt->format('U.u'),
         'duration_ms' => $job->duration === null ? null : 1000 * $job->duration,
-        'result_base64' => $job->result === null ? null : base64_encode($job->result), 'result_type' => $job->resultType,
+        'result_base64' => !$isDecoded || $job->result === null ? null : base64_encode($job->result), 'result_type' => $job->resultType,
     ];
 }
 
@@ -183,7 +205,9 @@ function answer(?Client &$client, array &$workers, array $request): mixed
     switch ($request['op']) {
         case 'open':
             $retryFor = seconds($request, 'retry_for_ms', 30.0);
-            $client = new Client($request['url'], $request['token'] ?? null, seconds($request, 'timeout_ms', 10.0), $retryFor);
+            $timeout = seconds($request, 'timeout_ms', 10.0);
+            $codec = codec($request['codec'] ?? null);
+            $client = new Client($request['url'], $request['token'] ?? null, $timeout, $retryFor, codec: $codec);
             return [];
         case 'push':
             $found = $client->push(...pushOptions($request));

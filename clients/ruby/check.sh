@@ -9,6 +9,7 @@ for file in lib/*.rb lib/*/*.rb lib/*/*/*.rb conformance.rb ../../examples/ruby/
     [ -z "$warnings" ] || { echo "$warnings" && exit 1; }
 done
 ruby -w test/test_units.rb
+ruby -w test/test_codec.rb
 if ruby -e 'require "active_job"' 2>/dev/null; then ruby test/test_active_job.rb; else echo "not run: Active Job is not here (Debian: ruby-activejob)"; fi
 
 version=$(sed -n 's/^project(tarry VERSION \([0-9.]*\) .*/\1/p' ../../CMakeLists.txt)

@@ -51,8 +51,8 @@ class Adapter
 
   def job(one)
     same = %i[topic id lease attempt delivery content_type meta consumer cancel_requested state group outcome progress last_error result_type]
-    { **same.to_h { |name| [name, one.public_send(name)] }, body_base64: [one.body].pack("m0"), finished_at_ms: milliseconds(one.finished_at),
-      duration_ms: milliseconds(one.duration), result_base64: one.result && [one.result].pack("m0") }
+    { **same.to_h { |name| [name, one.public_send(name)] }, body_base64: one.codec_error ? nil : [one.body].pack("m0"), codec_error: one.codec_error&.detail, finished_at_ms: milliseconds(one.finished_at),
+      duration_ms: milliseconds(one.duration), result_base64: one.codec_error || one.result.nil? ? nil : [one.result].pack("m0") }
   end
 
   def results(found)
@@ -65,9 +65,18 @@ class Adapter
     request["as"] == "list" ? [jobs] : jobs
   end
 
+  # The codec that a request describes.
+  def codec(given)
+    return unless given
+
+    check = given["claim_check"]
+    Tarry::Codec.new(gzip: given["gzip"] && Tarry::Gzip.new, aes_gcm: given["keys"] && Tarry::AesGcm.new(given["current"], given["keys"]), context: given.fetch("context", ""),
+                     claim_check: check && Tarry::ClaimCheck.new(Tarry::DirectoryStore.new(check["directory"]), above: check["above"]))
+  end
+
   def open(request)
     options = { retry_for: seconds(request, "retry_for_ms"), timeout: seconds(request, "timeout_ms"), token: request["token"], ca_file: request["ca_file"],
-                certificate: request["certificate"], key: request["key"] }
+                certificate: request["certificate"], key: request["key"], codec: codec(request["codec"]) }
     @client = Tarry::Client.new(request["url"], **options.compact)
     {}
   end

@@ -6,9 +6,10 @@ cd "$(dirname "$0")"
 : "${TARRY_URL:?give the URL of a server}"
 export CARGO_TARGET_DIR=$PWD/target CARGO_TERM_QUIET=true
 cargo fmt --check
-cargo clippy --locked --all-targets -- -D warnings
-cargo test --locked
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+cargo clippy --locked --all-targets --all-features -- -D warnings
+cargo clippy --locked -- -D warnings
+cargo test --locked --all-features
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 
 version=$(sed -n 's/^project(tarry VERSION \([0-9.]*\) .*/\1/p' ../../CMakeLists.txt)
 cargo package --locked --allow-dirty --quiet

@@ -38,8 +38,6 @@ def test_plays(client, scenario):
         pytest.skip(why)
     if run.SCENARIOS[scenario].get("clock_ahead_s") and not run.has_fake_clock():
         pytest.skip("not run: faketime is not installed")
-    if client in adapters.LACKS_CODEC and ("codec" in scenario or "decode" in scenario):
-        pytest.skip("not run: the client has no codec")
     fault = run.play(client, scenario)
     assert fault is None, fault
 

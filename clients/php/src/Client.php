@@ -26,6 +26,7 @@ final class Client
      * @param float $timeout of one request; a take has its wait as well
      * @param float $retryFor how long a call is made again before its failure is reported
      * @param array<string, array<string, mixed>> $context options of a stream context: ['ssl' => ['cafile' => …]]
+     * @param Codec|null $codec of bodies and results
      */
     public function __construct(
         ?string $url = null,
@@ -33,6 +34,8 @@ final class Client
         float $timeout = 10.0,
         float $retryFor = 30.0,
         array $context = [],
+        /** @internal */
+        public readonly ?Codec $codec = null,
     ) {
         $url ??= getenv('TARRY_URL') ?: 'http://127.0.0.1:8279';
         $this->transport = new Transport($url, $token ?? self::tokenOfEnvironment(), $timeout, $retryFor, $context);
@@ -102,7 +105,7 @@ final class Client
      */
     public function pushAndWait(string $topic, mixed $body = '', int|float|\DateInterval $wait = 30, mixed ...$options): Job
     {
-        $item = self::item($topic, $body, ...$options); // @phpstan-ignore argument.type
+        $item = $this->item($topic, $body, ...$options); // @phpstan-ignore argument.type
         if (!is_string($item['id'] ?? null)) {
             throw new \InvalidArgumentException('a push that waits needs an id if it has a once');
         }
@@ -117,7 +120,7 @@ final class Client
             'PUT',
             self::path($topic, 'jobs', $id),
             self::query([...$query, 'wait' => Format::milliseconds($wait)]), // @phpstan-ignore argument.type
-            Format::body($body)[0],
+            is_string($item['body_base64']) ? (string) base64_decode($item['body_base64']) : '',
             contentType: is_string($item['content_type']) ? $item['content_type'] : null,
             headers: $headers,
         ));
@@ -136,7 +139,8 @@ final class Client
             return $this->wait([[$topic, $id]], timeout: $left)[0];
         }
         $exact = json_decode($raw);
-        return Job::of($exact instanceof \stdClass && isset($exact->result) ? ['result' => $exact->result] + $answer : $answer);
+        $members = $exact instanceof \stdClass && isset($exact->result) ? ['result' => $exact->result] + $answer : $answer;
+        return Job::of($members)->decoded($this->codec);
     }
 
     /** A call that the server answers after the wait at the latest. */
@@ -177,7 +181,7 @@ final class Client
         ]);
         $answer = $this->transport->call($this->long($timeout, new Request('POST', '/v1/wait', [['body', 'base64']], $body)));
         $found = [];
-        foreach (self::jobs($answer) as $job) {
+        foreach ($this->decoded($answer) as $job) {
             $found["$job->topic $job->id"] = $job;
         }
         return array_map(
@@ -198,7 +202,7 @@ final class Client
     {
         $wanted = [];
         foreach ($items as $item) {
-            $wanted[] = self::item(...$item); // @phpstan-ignore argument.type
+            $wanted[] = $this->item(...$item); // @phpstan-ignore argument.type
         }
         $results = [];
         foreach (array_chunk($wanted, self::BATCH) as $batch) {
@@ -240,7 +244,7 @@ final class Client
      * @param array<string, string> $meta
      * @return array<string, mixed>
      */
-    private static function item(
+    private function item(
         string $topic,
         mixed $body = '',
         ?string $id = null,
@@ -262,7 +266,7 @@ final class Client
         ?string $traceparent = null,
         ?string $tracestate = null,
     ): array {
-        [$data, $type] = Format::body($body, $contentType);
+        [$data, $type] = Format::encoded($this->codec, $body, $contentType);
         $meta += array_filter(['traceparent' => $traceparent, 'tracestate' => $tracestate], is_string(...));
         return array_filter([
             'topic' => $topic,
@@ -371,7 +375,7 @@ final class Client
     {
         $request = new Request('GET', self::path($topic, 'jobs', $id), [['body', 'base64']]);
         try {
-            return Job::of($this->transport->call($request));
+            return Job::of($this->transport->call($request))->decoded($this->codec);
         } catch (NotFound) {
             return null;
         }
@@ -401,7 +405,7 @@ final class Client
             } catch (NotFound) {
                 return;
             }
-            foreach (self::jobs($answer) as $job) {
+            foreach ($this->decoded($answer) as $job) {
                 yield $job;
             }
             $cursor = is_string($answer['cursor'] ?? null) ? $answer['cursor'] : null;
@@ -428,6 +432,9 @@ final class Client
         ?string $contentType = null,
         array $members = [],
     ): Scheduled {
+        if ($this->codec !== null && $body !== null) {
+            [$body, $contentType] = Format::encoded($this->codec, $body, $contentType, isSteady: true);
+        }
         $isBytes = is_string($body) && preg_match('//u', $body) !== 1;
         $spec = array_filter([
             'topic' => $topic,
@@ -483,7 +490,7 @@ final class Client
         ?string $consumer = null,
     ): array {
         $request = $this->takeRequest($topics, $max, $wait, $lease, $consumer);
-        return self::jobs($this->transport->call($request, again: false));
+        return $this->decoded($this->transport->call($request, again: false));
     }
 
     /**
@@ -523,7 +530,7 @@ final class Client
         ?string $contentType = null,
         int|float|\DateInterval|null $hold = null,
     ): array {
-        return $this->answers('ack', $jobs, self::resultOfOne($jobs, $result, $contentType) + self::holdOptions($hold));
+        return $this->answers('ack', $jobs, $this->resultOfOne($jobs, $result, $contentType) + self::holdOptions($hold));
     }
 
     /** @return array<string, string> */
@@ -536,12 +543,12 @@ final class Client
      * @param string|Job|array<string|Job> $jobs
      * @return array<string, string>
      */
-    private static function resultOfOne(string|Job|array $jobs, mixed $result, ?string $contentType): array
+    private function resultOfOne(string|Job|array $jobs, mixed $result, ?string $contentType): array
     {
         if ($result instanceof Job || ($result !== null && is_array($jobs) && count($jobs) !== 1)) {
             throw new \InvalidArgumentException('a result belongs to one job; to ack several without, give them in a list');
         }
-        return Format::result($result, $contentType);
+        return Format::result($result, $contentType, $this->codec);
     }
 
     /**
@@ -562,7 +569,7 @@ final class Client
         ?string $contentType = null,
         int|float|\DateInterval|null $hold = null,
     ): array {
-        $options = self::nackOptions($delay, $error, $final) + self::resultOfOne($jobs, $result, $contentType);
+        $options = self::nackOptions($delay, $error, $final) + $this->resultOfOne($jobs, $result, $contentType);
         return $this->answers('nack', $jobs, $options + self::holdOptions($hold));
     }
 
@@ -619,7 +626,7 @@ final class Client
         ?int $priority = null,
         ?string $contentType = null,
     ): bool {
-        [$data, $type] = $body === null ? [null, null] : Format::body($body, $contentType);
+        [$data, $type] = $body === null ? [null, null] : Format::encoded($this->codec, $body, $contentType);
         $query = self::query([
             'lease' => $job instanceof Job ? $job->lease : $job,
             'delay' => $delay === null ? null : Format::milliseconds($delay),
@@ -715,6 +722,15 @@ final class Client
     /**
      * @param array<mixed> $answer
      * @return list<Job>
+     */
+    private function decoded(array $answer): array
+    {
+        return array_map(fn (Job $job): Job => $job->decoded($this->codec), self::jobs($answer));
+    }
+
+    /**
+     * @param array<mixed> $answer
+     * @return list<Job> which are not decoded
      * @internal
      */
     public static function jobs(array $answer): array

@@ -78,6 +78,22 @@ final class Format
         return [$body, $contentType ?? ($isText ? 'text/plain; charset=utf-8' : 'application/octet-stream')];
     }
 
+    /**
+     * The bytes for the server, and their content type.
+     *
+     * @return array{string, string}
+     */
+    public static function encoded(
+        ?Codec $codec,
+        mixed $body,
+        ?string $contentType,
+        string $part = 'body',
+        bool $isSteady = false,
+    ): array {
+        [$data, $type] = self::body($body, $contentType);
+        return $codec === null ? [$data, $type] : $codec->encode($data, $type, $part, $isSteady);
+    }
+
     public static function json(mixed $value): string
     {
         return json_encode($value, self::JSON);
@@ -88,12 +104,12 @@ final class Format
      *
      * @return array<string, string>
      */
-    public static function result(mixed $result, ?string $contentType = null): array
+    public static function result(mixed $result, ?string $contentType = null, ?Codec $codec = null): array
     {
         if ($result === null) {
             return [];
         }
-        [$data, $type] = self::body($result, $contentType);
+        [$data, $type] = self::encoded($codec, $result, $contentType, 'result');
         return ['result_base64' => base64_encode($data), 'result_type' => $type];
     }
 

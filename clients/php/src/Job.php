@@ -9,6 +9,9 @@ final class Job
 {
     /** @var (\Closure(string): bool)|null how a handler reports its progress */
     private ?\Closure $extend = null;
+    /** The body and the result. If one cannot be decoded, to read it throws codecError. */
+    public readonly string $body;
+    public readonly ?string $result;
 
     /**
      * @param array<string, string> $meta
@@ -20,11 +23,14 @@ final class Job
      * @param float|null $duration seconds of the last attempt of a finished job
      * @param string|null $progress the last one that the worker reported
      * @param string|null $result the bytes that the worker returned
+     * @param CodecError|null $codecError why the body or the result cannot be decoded
+     * @param string|null $storedAs the name of the body in the store of a ClaimCheck
+     * @param list<string> $undecoded body, result
      */
     public function __construct(
         public readonly string $topic,
         public readonly string $id,
-        public readonly string $body = '',
+        string $body = '',
         public readonly string $contentType = 'application/octet-stream',
         public readonly array $meta = [],
         public readonly int $attempt = 0,
@@ -42,9 +48,47 @@ final class Job
         public readonly ?\DateTimeImmutable $finishedAt = null,
         public readonly ?float $duration = null,
         public readonly ?string $progress = null,
-        public readonly ?string $result = null,
+        ?string $result = null,
         public readonly ?string $resultType = null,
+        public readonly ?CodecError $codecError = null,
+        public readonly ?string $storedAs = null,
+        array $undecoded = [],
     ) {
+        unset($this->body, $this->result);
+        in_array('body', $undecoded, true) || $this->body = $body;
+        in_array('result', $undecoded, true) || $this->result = $result;
+    }
+
+    /** Reached only by a body or a result that cannot be decoded. */
+    public function __get(string $name): mixed
+    {
+        throw $this->codecError ?? new \LogicException("a job has no $name");
+    }
+
+    /**
+     * Returns the job with its body and its result decoded.
+     *
+     * @internal
+     */
+    public function decoded(?Codec $codec): self
+    {
+        $members = get_object_vars($this);
+        unset($members['extend']);
+        foreach (['body' => 'contentType', 'result' => 'resultType'] as $part => $type) {
+            [$data, $kind] = [$members[$part], $members[$type]];
+            if (!is_string($data) || $data === '' || !is_string($kind) || !Codec::isEncoded($kind)) {
+                continue;
+            }
+            try {
+                [$members[$part], $members[$type]] = Codec::decodePart($codec, $data, $kind, $part);
+            } catch (CodecError $fault) {
+                $members['codecError'] = $fault;
+                $members['undecoded'][] = $part;
+            }
+        }
+        $made = new self(...$members); // @phpstan-ignore argument.type
+        $made->extend = $this->extend;
+        return $made;
     }
 
     public function text(): string
@@ -103,7 +147,7 @@ final class Job
         return new self(
             topic: $text('topic', ''),
             id: $text('id', ''),
-            body: (string) base64_decode($text('body_base64', '')),
+            body: $body = (string) base64_decode($text('body_base64', '')),
             contentType: $text('content_type', 'application/octet-stream'),
             meta: $meta,
             attempt: $number('attempt', 0),
@@ -123,6 +167,7 @@ final class Job
             progress: $text('progress', '') ?: null,
             result: self::resultOf($data, $text('result_type', '')),
             resultType: $text('result_type', '') ?: null,
+            storedAs: Codec::storedAs($body, $text('content_type', '')),
         );
     }
 

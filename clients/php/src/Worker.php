@@ -42,6 +42,8 @@ final class Worker
     private array $held = [];
     /** @var list<Held> whose answer is to be sent */
     private array $answers = [];
+    /** @var list<Job> acked, with a stored body */
+    private array $stored = [];
     /** @var array<int, Child> those that run the handler, by process id */
     private array $children = [];
     /** @var list<Child> */
@@ -169,7 +171,8 @@ final class Worker
 
     private function isOver(): bool
     {
-        return $this->isStopping && !isset($this->then['take']) && $this->held === [];
+        $isDeleting = $this->stored !== [] || isset($this->then['delete']);
+        return $this->isStopping && !isset($this->then['take']) && $this->held === [] && !$isDeleting;
     }
 
     /** Does what is due; the time of what is due next. */
@@ -179,6 +182,7 @@ final class Worker
             $this->isStopping ? $this->windUp($now) : $this->take($now),
             $this->beat($now),
             $this->answer($now),
+            $this->deleteStored(),
             $this->reap($now),
         );
     }
@@ -243,13 +247,16 @@ final class Worker
 
     // ---- processes ----
 
-    /** @param \Closure(Answer): void $then */
-    private function ask(string $name, Request $request, \Closure $then): void
+    /**
+     * @param mixed $request a Request, or jobs whose stored bodies are to be deleted
+     * @param \Closure(Answer): void $then
+     */
+    private function ask(string $name, mixed $request, \Closure $then): void
     {
         $this->then[$name] = $then;
         try {
             $transport = $this->client->transport;
-            $work = static fn (mixed $asked): mixed => $asked instanceof Request ? $transport->once($asked) : null;
+            $work = fn (mixed $asked): mixed => $asked instanceof Request ? $transport->once($asked) : $this->delete((array) $asked);
             $this->helpers[$name] ??= Child::start($work, false);
             $isSent = $this->helpers[$name]->send($request);
         } catch (\RuntimeException $fault) {
@@ -431,30 +438,36 @@ final class Worker
     {
         try {
             assert($job instanceof Job);
+            $job = $job->decoded($this->client->codec);
+            if ($job->codecError !== null) {
+                throw $job->codecError;
+            }
             $job->heldBy(fn (string $text): bool => $this->client->extend($job, $this->lease, $text) === [null]);
-            return ['ack', self::members(($this->handlers[$job->topic])($job))];
+            return ['ack', $this->members(($this->handlers[$job->topic])($job))];
         } catch (Lost $lost) {
             throw $lost;
         } catch (Retry $retry) {
             return ['nack', Client::nackOptions($retry->after, $retry->error)];
         } catch (Reject $reject) {
-            return ['nack', Client::nackOptions(null, $reject->error, true) + self::members($reject->result)];
+            return ['nack', Client::nackOptions(null, $reject->error, true) + $this->members($reject->result)];
         } catch (\Throwable $fault) {
             return ['nack', Client::nackOptions(null, $fault->getMessage() ?: $fault::class)];
         }
     }
 
     /**
-     * The members of an answer with this result. If it is not JSON, the work is done nevertheless: the job is answered
+     * The members of an answer with this result. If it is not JSON or cannot be stored, the work is done nevertheless: the job is answered
      * without it.
      *
      * @return array<string, string>
      */
-    private static function members(mixed $result): array
+    private function members(mixed $result): array
     {
         try {
-            return Format::result($result);
-        } catch (\JsonException $fault) {
+            return Format::result($result, null, $this->client->codec);
+        } catch (Lost $lost) {
+            throw $lost;
+        } catch (\Throwable $fault) {
             return ['bad_result' => $fault->getMessage()];
         }
     }
@@ -660,6 +673,9 @@ final class Worker
         }
         $this->answerPause = Transport::FIRST_PAUSE;
         foreach ($batch as $at => $one) {
+            if ($verb === 'ack' && ($results[$at]['result'] ?? null) === 'ok' && $one->job->storedAs !== null) {
+                $this->stored[] = $one->job;
+            }
             $counts = isset($results[$at]) && Client::answered($verb, $results[$at], $one->wasTried) === null;
             $outcome = match ($verb) {
                 'return' => 'given_back',
@@ -686,6 +702,39 @@ final class Worker
             $one->livesUntil + self::GRACE > $now ? $alive[] = $one : $this->finish($one, 'lost');
         }
         $this->answers = [...$alive, ...$this->answers];
+    }
+
+    /** In a process of its own: a store may be slow. */
+    private function deleteStored(): float
+    {
+        if ($this->stored !== [] && !isset($this->then['delete'])) {
+            [$jobs, $this->stored] = [$this->stored, []];
+            $this->ask('delete', $jobs, function (Answer $answer): void {
+                if ($answer->status === 0) {
+                    $this->reportError(new \RuntimeException($answer->body), 'delete');
+                }
+            });
+        }
+        return INF;
+    }
+
+    /**
+     * Deletes stored bodies, in the helper.
+     *
+     * @param array<mixed> $jobs
+     */
+    private function delete(array $jobs): Answer
+    {
+        $why = '';
+        foreach ($jobs as $job) {
+            try {
+                assert($job instanceof Job);
+                $this->client->codec?->deleteStored($job);
+            } catch (\Throwable $fault) {
+                $why = $fault->getMessage();
+            }
+        }
+        return new Answer($why === '' ? 200 : 0, $why);
     }
 
     private function finish(Held $one, string $outcome): void

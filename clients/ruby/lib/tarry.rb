@@ -7,6 +7,7 @@ end
 require_relative "tarry/version"
 require_relative "tarry/errors"
 require_relative "tarry/format"
+require_relative "tarry/codec"
 require_relative "tarry/job"
 require_relative "tarry/transport"
 require_relative "tarry/client"

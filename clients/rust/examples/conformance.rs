@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{json, Value};
 use tarry::{
-    Ack, Again, Body, Cancelled, Client, Error, Extend, Failure, Filter, Job, JobName, Move, Nack, Options, Outcome, Push, Schedule, Stopper, Take, Taken,
-    Worker,
+    Ack, Again, Body, Cancelled, Client, Codec, DirectoryStore, Error, Extend, Failure, Filter, Job, JobName, Move, Nack, Options, Outcome, Push, Schedule,
+    Stopper, Take, Taken, Worker,
 };
 
 type Answer = Result<Value, Error>;
@@ -85,12 +85,32 @@ fn push(request: &Value) -> Push {
     push
 }
 
+/// The codec that a request describes.
+fn codec(given: &Value) -> Result<Option<Codec>, Error> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    let mut codec = Codec::new().context(text(given, "context"));
+    if given["gzip"].is_object() {
+        codec = codec.gzip();
+    }
+    if let Some(above) = given["claim_check"]["above"].as_u64() {
+        codec = codec.claim_check_with(DirectoryStore::new(text(&given["claim_check"], "directory")), above as usize, true);
+    }
+    if let Some(keys) = given["keys"].as_object() {
+        let keys = keys.iter().map(|(id, key)| (id, BASE64_STANDARD.decode(key.as_str().unwrap_or_default()).expect("base64")));
+        codec = codec.aes_gcm(text(given, "current"), keys)?;
+    }
+    Ok(Some(codec))
+}
+
 fn milliseconds(time: Option<SystemTime>) -> Option<u64> {
     time.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }
 
 fn shown(job: &Job) -> Value {
-    json!({"topic": job.topic, "id": job.id, "lease": job.lease, "attempt": job.attempt, "delivery": job.delivery, "body_base64": BASE64_STANDARD.encode(&job.body),
+    json!({"topic": job.topic, "id": job.id, "lease": job.lease, "attempt": job.attempt, "delivery": job.delivery, "body_base64": job.codec_error.is_none().then(|| BASE64_STANDARD.encode(&job.body)),
+        "codec_error": job.codec_error.as_ref().map(|error| &error.problem().detail),
         "content_type": job.content_type, "meta": job.meta, "consumer": job.consumer, "cancel_requested": job.cancel_requested, "state": job.state,
         "group": job.group, "outcome": job.outcome, "progress": job.progress, "last_error": job.last_error, "finished_at_ms": milliseconds(job.finished_at),
         "duration_ms": job.duration.map(|time| time.as_millis() as u64), "result_base64": job.result.as_ref().map(|bytes| BASE64_STANDARD.encode(bytes)),
@@ -159,6 +179,9 @@ impl Adapter {
                 }
                 if let (Some(certificate), Some(key)) = (request["certificate"].as_str(), request["key"].as_str()) {
                     options = options.certificate(certificate, key);
+                }
+                if let Some(codec) = codec(&request["codec"])? {
+                    options = options.codec(codec);
                 }
                 self.client = Client::with(options)?;
                 Ok(json!({}))

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Map, Value};
 
+use crate::codec::{decode_job, encode_result, Codec};
 use crate::options::Query;
 use crate::text::{encoded, jittered, milliseconds, time_of};
 use crate::transport::{Call, Options, Transport, FIRST_PAUSE, LONGEST_PAUSE};
@@ -22,6 +23,7 @@ type Members = Map<String, Value>;
 #[derive(Clone)]
 pub struct Client {
     pub(crate) transport: Arc<Transport>,
+    pub(crate) codec: Option<Arc<Codec>>,
 }
 
 /// The outcome of [`Client::request_cancel`].
@@ -91,6 +93,7 @@ fn leases_of(jobs: impl Leases) -> Vec<String> {
 pub(crate) struct Answered {
     pub(crate) error: Option<Error>,
     pub(crate) cancel_requested: bool,
+    pub(crate) is_done: bool, // for certain
 }
 
 impl Client {
@@ -101,7 +104,15 @@ impl Client {
 
     /// Returns a client with these options. It does not connect yet.
     pub fn with(options: Options) -> Result<Client, Error> {
-        Ok(Client { transport: Arc::new(Transport::new(&options)?) })
+        Ok(Client { transport: Arc::new(Transport::new(&options)?), codec: options.codec.map(Arc::new) })
+    }
+
+    fn codec(&self) -> Option<&Codec> {
+        self.codec.as_deref()
+    }
+
+    fn decoded(&self, job: Job) -> Job {
+        decode_job(self.codec(), job)
     }
 
     fn call(&self, mut call: Call) -> Result<Members, Error> {
@@ -112,12 +123,13 @@ impl Client {
 
     /// Pushes a job.
     pub fn push(&self, push: Push) -> Result<Pushed, Error> {
-        self.push_items(vec![push.into_item()])?.pop().unwrap_or_else(|| Err(Error::no_result()))
+        self.push_items(vec![push.encoded(self.codec())?.into_item()])?.pop().unwrap_or_else(|| Err(Error::no_result()))
     }
 
     /// Pushes any number of jobs, up to 1,000 in a request. A rejected job has an error in its place and does not affect the others.
     pub fn push_many(&self, pushes: impl IntoIterator<Item = Push>) -> Result<Vec<Result<Pushed, Error>>, Error> {
-        let mut items: Vec<Value> = pushes.into_iter().map(Push::into_item).collect();
+        let encoded = pushes.into_iter().map(|push| Ok(push.encoded(self.codec())?.into_item()));
+        let mut items = encoded.collect::<Result<Vec<Value>, Error>>()?;
         let mut results = Vec::with_capacity(items.len());
         while !items.is_empty() {
             let later = items.split_off(items.len().min(PUSHES_MAX));
@@ -152,7 +164,7 @@ impl Client {
     /// answer is lost, the call is repeated, and the wait begins again; a job that was acked in between runs twice, unless its topic has a
     /// `dedup_window`. A push with a `once` needs an id.
     pub fn push_and_wait(&self, push: Push, wait: Duration) -> Result<Job, Error> {
-        let parts = push.into_parts();
+        let parts = push.encoded(self.codec())?.into_parts();
         let Some(id) = parts.id else {
             return Err(Error::refused("bad_id", "a push that waits needs an id if it has a once"));
         };
@@ -170,7 +182,7 @@ impl Client {
         if !answer.contains_key("attempt") {
             return self.wait_for_one(name, wait);
         }
-        let job = Job::of(&answer);
+        let job = self.decoded(Job::of(&answer));
         match wait.checked_sub(began.elapsed()) {
             Some(left) if !job.has_ended() && !left.is_zero() => self.wait_for_one(name, left), // a push that is not the first with its once does not wait
             _ => Ok(job),
@@ -226,7 +238,7 @@ impl Client {
     pub fn get(&self, topic: &str, id: &str) -> Result<Option<Job>, Error> {
         match self.call(Call::new("GET", job_path(topic, id, "")).query(query("body", "base64"))) {
             Err(Error::NotFound(_)) => Ok(None),
-            answer => answer.map(|answer| Some(Job::of(&answer))),
+            answer => answer.map(|answer| Some(self.decoded(Job::of(&answer)))),
         }
     }
 
@@ -252,7 +264,7 @@ impl Client {
         let jobs: Vec<Value> = names.iter().map(|name| json!({"topic": name.topic, "id": name.id})).collect();
         let spec = json!({"jobs": jobs, "for": which, "wait": milliseconds(timeout)});
         let answer = self.call(self.long(Call::new("POST", "/v1/wait").query(query("body", "base64")).json(spec), timeout))?;
-        let found: HashMap<JobName, Job> = jobs_of(&answer).map(|job| (JobName::from(&job), job)).collect();
+        let found: HashMap<JobName, Job> = jobs_of(&answer).map(|job| (JobName::from(&job), self.decoded(job))).collect();
         Ok(names.iter().map(|name| found.get(name).cloned().unwrap_or_else(|| Job::unknown(name))).collect())
     }
 
@@ -260,7 +272,7 @@ impl Client {
 
     /// Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing.
     pub fn schedule(&self, name: &str, schedule: Schedule) -> Result<Scheduled, Error> {
-        let answer = self.call(Call::new("PUT", schedule_path(name)).json(schedule.into_spec()))?;
+        let answer = self.call(Call::new("PUT", schedule_path(name)).json(schedule.encoded(self.codec())?.into_spec()))?;
         Ok(Scheduled { result: result_of(&answer).into(), next: answer.get("next").and_then(Value::as_str).and_then(time_of) })
     }
 
@@ -277,7 +289,7 @@ impl Client {
 
     /// Takes ready jobs. It is never retried: a call whose answer was lost may hold jobs until their lease ends.
     pub fn take(&self, take: Take) -> Result<Vec<Job>, Error> {
-        take_by(&self.transport, take)
+        Ok(take_by(&self.transport, take)?.into_iter().map(|job| self.decoded(job)).collect())
     }
 
     /// Acks jobs, or their leases. Returns an error for each answer that does not count; a lease that an earlier try may have acked counts. The
@@ -288,12 +300,18 @@ impl Client {
 
     /// Acks jobs with a result, of one job, or with a hold. If the result is too big, the error is [`Error::Refused`], and the job stays leased.
     pub fn ack_with(&self, jobs: impl Leases, ack: Ack) -> Result<Vec<Result<(), Error>>, Error> {
-        self.answer("ack", jobs, ack.members)
+        self.answer("ack", jobs, self.encoded(ack.members)?)
     }
 
     /// Reports that jobs failed.
     pub fn nack(&self, jobs: impl Leases, nack: Nack) -> Result<Vec<Result<(), Error>>, Error> {
-        self.answer("nack", jobs, nack.members)
+        self.answer("nack", jobs, self.encoded(nack.members)?)
+    }
+
+    /// Encodes the result of an answer.
+    fn encoded(&self, mut members: Members) -> Result<Members, Error> {
+        encode_result(self.codec(), &mut members)?;
+        Ok(members)
     }
 
     /// Makes the leases end later: by a duration, or by [`Extend`] with a progress.
@@ -314,7 +332,10 @@ impl Client {
         };
         let mut call = Call::new("POST", "/v1/again").query(again.query);
         call.query.push(("lease".into(), lease.clone()));
-        call.body = again.body;
+        call.body = match (again.body, self.codec()) {
+            (Some(body), Some(codec)) => Some(codec.encode(body)?),
+            (body, _) => body,
+        };
         match self.transport.call(&mut call) {
             Err(Error::LeaseEnded(_)) if call.is_repeated => Ok(true), // an earlier try may have done it
             answer => Ok(!results_of(&answer?).any(|result| result_of(result) == "cancelled")),
@@ -348,7 +369,7 @@ impl Client {
         let mut results = results_of(&answer);
         let answered = |result: Option<&Members>| {
             let Some(members) = result else {
-                return Answered { error: Some(Error::no_result()), cancel_requested: false };
+                return Answered { error: Some(Error::no_result()), cancel_requested: false, is_done: false };
             };
             let counts = match result_of(members) {
                 "ok" | "cancelled" => true,
@@ -356,7 +377,7 @@ impl Client {
                 _ => false,
             };
             let cancel_requested = members.get("cancel_requested").and_then(Value::as_bool).unwrap_or_default();
-            Answered { error: (!counts).then(|| Error::of(0, members, None)), cancel_requested }
+            Answered { error: (!counts).then(|| Error::of(0, members, None)), cancel_requested, is_done: result_of(members) == "ok" }
         };
         Ok(items.iter().map(|_| answered(results.next())).collect())
     }
@@ -379,7 +400,7 @@ impl Jobs {
             Err(Error::NotFound(_)) => return Ok(()),
             answer => answer?,
         };
-        self.page.extend(jobs_of(&answer));
+        self.page.extend(jobs_of(&answer).map(|job| self.client.decoded(job)));
         self.cursor = answer.get("cursor").and_then(Value::as_str).map(|cursor| Some(cursor.into()));
         Ok(())
     }

@@ -23,6 +23,8 @@ pub enum Error {
     Full(Box<Problem>),
     /// The server did not answer within the retries. It is unknown whether the call was carried out.
     Unavailable(Box<Problem>),
+    /// A body or a result cannot be encoded or decoded. The detail names the key, the step or the limit.
+    Codec(Box<Problem>),
     /// Any other answer of the server.
     Server(Box<Problem>),
 }
@@ -58,6 +60,7 @@ impl Error {
             | Error::Denied(problem)
             | Error::Full(problem)
             | Error::Unavailable(problem)
+            | Error::Codec(problem)
             | Error::Server(problem) => problem,
         }
     }
@@ -86,6 +89,10 @@ impl Error {
 
     pub(crate) fn refused(code: &str, detail: impl Into<String>) -> Error {
         Error::Refused(Box::new(Problem { code: code.into(), detail: detail.into(), ..Problem::default() }))
+    }
+
+    pub(crate) fn codec(detail: String) -> Error {
+        Error::Codec(Box::new(Problem { code: "codec".into(), detail, ..Problem::default() }))
     }
 
     pub(crate) fn no_answer(detail: impl fmt::Display) -> Error {

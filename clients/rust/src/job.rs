@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::codec::stored_as;
 use crate::text::time_of;
 use crate::Error;
 
@@ -31,6 +32,11 @@ impl Body {
     pub fn content_type(mut self, content_type: impl Into<String>) -> Body {
         self.content_type = content_type.into();
         self
+    }
+
+    /// Returns the bytes and their content type.
+    pub fn into_parts(self) -> (Vec<u8>, String) {
+        (self.bytes, self.content_type)
     }
 
     fn binary(bytes: Vec<u8>) -> Body {
@@ -183,6 +189,10 @@ pub struct Job {
     pub result: Option<Vec<u8>>,
     /// The content type of the result.
     pub result_type: Option<String>,
+    /// Why the body or the result, which is empty then, cannot be decoded. Check it before you ack a job whose body you read as bytes.
+    pub codec_error: Option<Error>,
+    /// The name of the body in the store of a claim check.
+    pub stored_as: Option<String>,
 }
 
 impl Job {
@@ -193,6 +203,7 @@ impl Job {
 
     /// Reads the body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.checked()?;
         serde_json::from_slice(&self.body)
     }
 
@@ -203,7 +214,12 @@ impl Job {
 
     /// Reads the result as JSON; a missing result is an error.
     pub fn result_json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.checked()?;
         serde_json::from_slice(self.result.as_deref().unwrap_or_default())
+    }
+
+    fn checked(&self) -> Result<(), serde_json::Error> {
+        self.codec_error.as_ref().map_or(Ok(()), |error| Err(serde::de::Error::custom(error)))
     }
 
     /// Returns the trace in which the job was pushed.
@@ -222,10 +238,13 @@ impl Job {
         let number = |name| members.get(name).and_then(Value::as_u64);
         let time = |name| members.get(name).and_then(Value::as_str).and_then(time_of);
         let meta = members.get("meta").and_then(Value::as_object);
+        let body = bytes_of(members.get("body_base64")).unwrap_or_default();
         Job {
+            stored_as: stored_as(&body, &text("content_type").unwrap_or_default()),
+            codec_error: None,
             topic: text("topic").unwrap_or_default(),
             id: text("id").unwrap_or_default(),
-            body: bytes_of(members.get("body_base64")).unwrap_or_default(),
+            body,
             content_type: text("content_type").unwrap_or_else(|| "application/octet-stream".into()),
             meta: meta.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.into()))).collect(),
             attempt: number("attempt").and_then(|number| number.try_into().ok()).unwrap_or_default(),

@@ -15,6 +15,7 @@
 //! A [`Worker`] takes jobs, runs a handler for each, extends their leases, and reports the results.
 
 mod client;
+mod codec;
 mod error;
 mod job;
 mod options;
@@ -27,6 +28,7 @@ mod unix;
 mod worker;
 
 pub use client::{Cancelled, Client, Jobs, Leases};
+pub use codec::{Codec, DirectoryStore, Store};
 pub use error::{Error, Problem};
 pub use job::{Body, Job, JobName, Pushed, Scheduled};
 pub use options::{Ack, Again, Extend, Filter, Move, Nack, Schedule, Take};

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{Map, Value};
 
+use crate::codec::BODY;
 use crate::text::{cut, milliseconds, moment};
-use crate::Body;
+use crate::{Body, Codec, Error};
 
 pub(crate) const ERROR_BYTES: usize = 200;
 const PROGRESS_BYTES: usize = 256;
@@ -281,17 +282,19 @@ impl Again {
 pub struct Schedule {
     members: Members,
     cron: Vec<String>,
+    body: Option<Body>,
 }
 
 impl Schedule {
     /// Makes a plan that pushes jobs to a topic.
     pub fn new(topic: impl Into<String>) -> Schedule {
-        Schedule { members: Members::new(), cron: Vec::new() }.member("topic", topic.into())
+        Schedule { members: Members::new(), cron: Vec::new(), body: None }.member("topic", topic.into())
     }
 
     /// Sets the body of the jobs. Text and JSON are shown in the plan as they are, any other body in base64.
-    pub fn body(self, body: impl Into<Body>) -> Schedule {
+    pub fn body(mut self, body: impl Into<Body>) -> Schedule {
         let body = body.into();
+        self.body = Some(body.clone());
         let is_json = body.content_type == "application/json";
         let value = match (is_json, std::str::from_utf8(&body.bytes)) {
             (true, _) => serde_json::from_slice::<Value>(&body.bytes).ok(),
@@ -324,6 +327,20 @@ impl Schedule {
     pub fn member(mut self, name: impl Into<String>, value: impl Into<Value>) -> Schedule {
         self.members.insert(name.into(), value.into());
         self
+    }
+
+    /// Encodes the body, if the client has a codec. Equal bodies have equal bytes, so that the same plan again changes nothing.
+    pub(crate) fn encoded(mut self, codec: Option<&Codec>) -> Result<Schedule, Error> {
+        let (Some(codec), Some(mut body)) = (codec, self.body.take()) else {
+            return Ok(self);
+        };
+        if let Some(given) = self.members.get("content_type").and_then(Value::as_str) {
+            body = body.content_type(given);
+        }
+        let body = codec.encode_part(body, BODY, true, None)?;
+        self.members.remove("body");
+        let schedule = self.member("body_base64", BASE64_STANDARD.encode(&body.bytes));
+        Ok(schedule.member("content_type", body.content_type))
     }
 
     pub(crate) fn into_spec(mut self) -> Value {

@@ -6,7 +6,7 @@ use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{Map, Value};
 
 use crate::text::{milliseconds, moment, new_id};
-use crate::Body;
+use crate::{Body, Codec, Error};
 
 /// A job to be pushed. What is not set follows the topic.
 ///
@@ -135,6 +135,14 @@ impl Push {
             self.options.entry("on_conflict").or_insert("keep".into());
         }
         self
+    }
+
+    /// Encodes the body, if the client has a codec.
+    pub(crate) fn encoded(mut self, codec: Option<&Codec>) -> Result<Push, Error> {
+        if let Some(codec) = codec {
+            self.body = codec.encode(self.body)?;
+        }
+        Ok(self)
     }
 
     /// Returns the item of a batch push.

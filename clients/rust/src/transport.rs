@@ -14,7 +14,7 @@ use ureq::Agent;
 
 use crate::options::Query;
 use crate::text::{encoded, http_date_of, jittered};
-use crate::{Body, Error};
+use crate::{Body, Codec, Error};
 
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -30,11 +30,12 @@ pub struct Options {
     retry_for: Duration,
     ca_file: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
+    pub(crate) codec: Option<Codec>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { url: None, token: None, timeout: Duration::from_secs(10), retry_for: Duration::from_secs(30), ca_file: None, certificate: None }
+        Options { url: None, token: None, timeout: Duration::from_secs(10), retry_for: Duration::from_secs(30), ca_file: None, certificate: None, codec: None }
     }
 }
 
@@ -78,6 +79,12 @@ impl Options {
     /// Sets the client certificate and its key, both PEM files.
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Options {
         self.certificate = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Sets the codec of bodies and results; by default they stay as they are.
+    pub fn codec(mut self, codec: Codec) -> Options {
+        self.codec = Some(codec);
         self
     }
 

@@ -9,13 +9,14 @@ use std::error::Error as StdError;
 use std::ops::Deref;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
 use crate::client::{parts_of, take_by, Answered, LEASES_MAX};
+use crate::codec::{decode_job, encode_result, is_encoded};
 use crate::options::ERROR_BYTES;
 use crate::text::{cut, jittered, milliseconds};
 use crate::transport::{Transport, FIRST_PAUSE, LONGEST_PAUSE};
@@ -132,6 +133,7 @@ pub enum Outcome {
 /// A job under its lease.
 pub struct Taken {
     job: Job,
+    decoded: OnceLock<Job>,
     client: Client,
     lease_for: Duration,
     worker: Weak<Shared>,
@@ -145,6 +147,7 @@ impl Taken {
     fn new(job: Job, worker: &Arc<Shared>) -> Taken {
         Taken {
             job,
+            decoded: OnceLock::new(),
             client: worker.client.clone(),
             lease_for: worker.lease,
             worker: Arc::downgrade(worker),
@@ -184,6 +187,15 @@ impl Taken {
         }
     }
 
+    /// Decodes body and result, before the handler sees the job.
+    fn decode(&self) -> Result<(), Failure> {
+        if is_encoded(&self.job.content_type) {
+            let job = self.decoded.get_or_init(|| decode_job(self.client.codec.as_deref(), self.job.clone()));
+            return job.codec_error.clone().map_or(Ok(()), |error| Err(Failure::from(error)));
+        }
+        Ok(())
+    }
+
     fn notify(&self, flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
         *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -199,7 +211,7 @@ impl Deref for Taken {
     type Target = Job;
 
     fn deref(&self) -> &Job {
-        &self.job
+        self.decoded.get().unwrap_or(&self.job)
     }
 }
 
@@ -574,7 +586,7 @@ impl Shared {
         while let Some((number, job)) = self.next() {
             let handler = self.handlers.get(&job.topic);
             let result = catch_unwind(AssertUnwindSafe(|| match handler {
-                Some(handler) => handler(&job),
+                Some(handler) => job.decode().and_then(|()| handler(&job)),
                 None => Err(Failure::new("the worker has no handler for the topic")),
             }));
             self.ended(number, &job, result.unwrap_or_else(|panic| Err(Failure::new(panic_text(&*panic)))));
@@ -588,13 +600,16 @@ impl Shared {
                 if let Some(result) = result {
                     result.add_result(&mut members);
                 }
+                self.encode_result(&mut members);
                 (Verb::Ack, members)
             }
             Err(failure) => {
                 if !job.is_lost() && !job.is_cancel_requested() {
                     self.log(&format!("job {}/{} failed in attempt {}: {}", job.topic, job.id, job.attempt, failure.error));
                 }
-                (Verb::Nack, failure.nack().members)
+                let mut members = failure.nack().members;
+                self.encode_result(&mut members);
+                (Verb::Nack, members)
             }
         };
         let mut state = self.lock();
@@ -606,6 +621,14 @@ impl Shared {
         self.changed.notify_all();
         if state.running == 0 {
             self.answerable.notify_one();
+        }
+    }
+
+    /// A result that cannot be encoded is left out, because the work is done.
+    fn encode_result(&self, members: &mut Members) {
+        if let Err(error) = encode_result(self.client.codec.as_deref(), members) {
+            self.report(&error, "result");
+            members.retain(|name, _| !name.starts_with("result"));
         }
     }
 
@@ -668,7 +691,7 @@ impl Shared {
             let Some(one) = state.held.get_mut(number).filter(|one| !one.is_answered) else { continue };
             let answered = results.as_ref().ok().and_then(|results| results.get(at));
             match answered {
-                Some(Answered { error: None, cancel_requested }) => {
+                Some(Answered { error: None, cancel_requested, .. }) => {
                     (one.lives_until, one.next_beat) = (sent + self.lease, Some(sent + self.lease / BEATS));
                     if *cancel_requested && one.answer.is_none() && !job.is_cancel_requested() {
                         job.notify(&job.is_unwanted); // its lease continues, and the result of the handler counts
@@ -788,8 +811,30 @@ impl Shared {
             },
             _ => Outcome::Lost,
         };
+        if verb == Verb::Ack {
+            let is_done = |at: usize| results.as_ref().is_ok_and(|results| results.get(at).is_some_and(|one| one.is_done));
+            self.delete_stored(numbers.iter().enumerate().filter(|(at, _)| is_done(*at)).map(|(_, number)| number));
+        }
         let outcomes = numbers.iter().enumerate().map(|(at, number)| (*number, outcome(at))).collect();
         self.finish(self.lock(), outcomes);
+    }
+
+    /// Deletes the stored bodies of acked jobs, in a thread, because a store may be slow.
+    fn delete_stored<'a>(&self, numbers: impl Iterator<Item = &'a u64>) {
+        let state = self.lock();
+        let held = numbers.filter_map(|number| state.held.get(number));
+        let jobs: Vec<Arc<Taken>> = held.map(|one| one.job.clone()).filter(|job| job.stored_as.is_some()).collect();
+        drop(state);
+        let (Some(codec), false, is_logging) = (self.client.codec.clone(), jobs.is_empty(), self.is_logging) else {
+            return;
+        };
+        thread::spawn(move || {
+            for job in jobs {
+                if let (Err(fault), true) = (codec.delete_stored(&job), is_logging) {
+                    log::warn!(target: "tarry", "the stored body of job {}/{} cannot be deleted: {fault}", job.topic, job.id);
+                }
+            }
+        });
     }
 
     /// One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result.

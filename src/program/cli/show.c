@@ -262,16 +262,44 @@ void show_lines(const char *label, const json_t *value)
     free(text);
 }
 
+/* Writes how a client has encoded the body (docs/codec.md). Returns false if it is not encoded. */
+static bool write_encoding(const json_t *job, char out[SHOW_CELL_BYTES])
+{
+    static const char prefix[] = "application/vnd.tarry.encoded; steps=";
+    static const struct {
+        const char *step, *word;
+    } rows[] = {{"gzip", "compressed"}, {"aes-gcm", "encrypted"}, {"claim-check", "stored elsewhere"}};
+    const char *type = json_string_value(json_object_get(job, "content_type"));
+    if (!type || strncmp(type, prefix, sizeof prefix - 1) != 0)
+        return false;
+    char steps[SHOW_CELL_BYTES];
+    snprintf(steps, sizeof steps, "%.*s", (int)strcspn(type + sizeof prefix - 1, ";"),
+             type + sizeof prefix - 1);
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strstr(steps, rows[i].step))
+            len += (size_t)snprintf(out + len, SHOW_CELL_BYTES - len, "%s%s", len ? ", " : "",
+                                    rows[i].word);
+    return len > 0;
+}
+
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES])
 {
     const json_t *body = json_object_get(job, "body");
     const char *base64 = json_string_value(json_object_get(job, "body_base64"));
     char whole[SHOW_CELL_BYTES];
+    const bool is_encoded = write_encoding(job, whole);
+    if (is_encoded && !base64) {
+        snprintf(out, SHOW_CELL_BYTES, "(%.200s)", whole);
+        return out;
+    }
     if (base64) {
         size_t pads = strlen(base64) >= 2 ? (size_t)(base64[strlen(base64) - 1] == '=') +
                                                 (size_t)(base64[strlen(base64) - 2] == '=')
                                           : 0;
-        snprintf(out, SHOW_CELL_BYTES, "(%zu bytes)", strlen(base64) / 4 * 3 - pads);
+        snprintf(out, SHOW_CELL_BYTES, "(%.200s%s%zu bytes)", is_encoded ? whole : "",
+                 is_encoded ? ", " : "", strlen(base64) / 4 * 3 - pads);
         return out;
     }
     show_text(body, whole);

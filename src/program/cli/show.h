@@ -54,7 +54,7 @@ const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
 /* Formats a number of milliseconds as "12ms", "1m 3s". */
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
-/* Formats a job's body in at most `columns` columns. */
+/* Formats a job's body in at most `columns` columns; bytes as their size, with the steps of a codec. */
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES]);
 /* Formats the size and the type of a finished job's result: "9 bytes, application/json"; "" if it
  * has none. */

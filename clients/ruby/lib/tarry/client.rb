@@ -17,12 +17,13 @@ module Tarry
     AS_THEY_ARE = %i[priority max_attempts backoff on_conflict once group callback].freeze
     private_constant :ARGUMENTS, :TIMES, :AS_THEY_ARE
 
-    attr_reader :transport
+    attr_reader :transport, :codec
 
     # `url`: TARRY_URL, else http://127.0.0.1:8279; several, separated by commas, are tried in turn; unix:PATH for a unix socket. `token`: the
     # text of the file TARRY_TOKEN_FILE, else TARRY_TOKEN. `ca_file`: PEM file of the CAs that sign the certificate of the server, in place of
-    # those of the system. `certificate` and `key`: PEM files of the client.
-    def initialize(url = nil, token: nil, timeout: 10, retry_for: 30, ca_file: nil, certificate: nil, key: nil)
+    # those of the system. `certificate` and `key`: PEM files of the client. `codec`: a Codec for bodies and results.
+    def initialize(url = nil, token: nil, timeout: 10, retry_for: 30, ca_file: nil, certificate: nil, key: nil, codec: nil)
+      @codec = codec
       url ||= [ENV["TARRY_URL"], "http://127.0.0.1:8279"].find { |one| one && !one.empty? }
       token ||= ENV["TARRY_TOKEN_FILE"].to_s.empty? ? ENV["TARRY_TOKEN"] : File.read(ENV["TARRY_TOKEN_FILE"]).strip
       @transport = Transport.new(url, token: token, timeout: timeout, retry_for: retry_for, ca_file: ca_file, certificate: certificate, key: key)
@@ -60,7 +61,7 @@ module Tarry
       answer = answer_of_push(call)
       return wait([topic, id], timeout: wait).first unless answer["attempt"]
 
-      job, left = Job.of(answer), wait - (now - began)
+      job, left = Job.of(answer).decode(codec), wait - (now - began)
       job.ended? || left <= 0 ? job : self.wait([topic, id], timeout: left).first # a push that is not the first with its once does not wait
     end
 
@@ -92,7 +93,7 @@ module Tarry
 
     # Returns the job, or nil.
     def get(topic, id)
-      Job.of(transport.call("GET", job_path(topic, id), query: [%w[body base64]]))
+      Job.of(transport.call("GET", job_path(topic, id), query: [%w[body base64]])).decode(codec)
     rescue NotFound
       nil
     end
@@ -104,7 +105,7 @@ module Tarry
       query = { "limit" => page, "state" => state, "id_prefix" => id_prefix, "body" => bodies ? "base64" : nil }.compact
       loop do
         answer = page_of(topic, query)
-        (answer["jobs"] || []).each { |job| yield Job.of(job) }
+        (answer["jobs"] || []).each { |job| yield Job.of(job).decode(codec) }
         query["cursor"] = answer["cursor"] or break
       end
     end
@@ -115,7 +116,7 @@ module Tarry
       names = names_of(jobs)
       spec = { jobs: names.map { |topic, id| { topic: topic, id: id } }, for: any ? "any" : "all", wait: Format.milliseconds(timeout) }
       answer = transport.perform(long(timeout, method: "POST", path: "/v1/wait", query: [%w[body base64]], **json(spec)))
-      found = (answer["jobs"] || []).to_h { |one| [[one["topic"], one["id"]], Job.of(one)] }
+      found = (answer["jobs"] || []).to_h { |one| [[one["topic"], one["id"]], Job.of(one).decode(codec)] }
       names.map { |topic, id| found[[topic, id]] || Job.new(topic: topic, id: id, state: "unknown") }
     end
 
@@ -125,6 +126,7 @@ module Tarry
     # the API has them, such as overlap: "skip". The same call again changes nothing.
     def schedule(name, topic, body = nil, cron: nil, every: nil, zone: nil, content_type: nil, **members)
       spec = { topic: topic, cron: cron, zone: zone, content_type: content_type, every: every && Format.milliseconds(every), **members }
+      body, spec[:content_type] = codec.encode(*Format.body_of(body, content_type), steady: true) if codec && !body.nil?
       is_binary = body.is_a?(String) && (body.encoding == Encoding::BINARY || !body.valid_encoding?)
       spec[is_binary ? :body_base64 : :body] = is_binary ? Format.base64(body) : body
       answer = transport.call("PUT", schedule_path(name), **json(spec.compact))
@@ -140,7 +142,12 @@ module Tarry
 
     # Returns ready jobs, topics in the given order. `consumer` is shown as their holder. It is never retried: a call whose answer was lost may
     # hold jobs until their lease ends.
-    def take(*topics, max: 1, wait: 0, lease: nil, consumer: nil, cut: nil)
+    def take(*topics, **options)
+      take_encoded(*topics, **options).each { |job| job.decode(codec) }
+    end
+
+    # For the worker, which decodes in the threads of its handlers.
+    def take_encoded(*topics, max: 1, wait: 0, lease: nil, consumer: nil, cut: nil)
       query = topics.flatten.map { |topic| ["topic", topic] } + [["max", max], ["wait", Format.milliseconds(wait)], %w[body base64]]
       query << ["lease_for", Format.milliseconds(lease)] if lease
       query << ["consumer", consumer] if consumer
@@ -180,7 +187,7 @@ module Tarry
     # Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it has ended.
     def again(job, body = nil, delay: nil, at: nil, priority: nil, content_type: nil)
       query = [["lease", lease_of(job)], *moves_of(delay, at, priority)]
-      data, kind = body.nil? ? nil : Format.body_of(body, content_type)
+      data, kind = body.nil? ? nil : encoded(body, content_type)
       call = Transport::Call.new(method: "POST", path: "/v1/again", query: query, body: data, headers: kind ? { "Content-Type" => kind } : {})
       begin
         answer = transport.perform(call)
@@ -225,11 +232,17 @@ module Tarry
     def result_members(result, content_type = nil)
       return {} if result.nil?
 
-      data, kind = Format.body_of(result, content_type)
+      data, kind = encoded(result, content_type, "result")
       { "result_base64" => Format.base64(data), "result_type" => kind }
     end
 
     private
+
+    # Returns the bytes for the server, and their content type.
+    def encoded(body, content_type, part = "body")
+      data, kind = Format.body_of(body, content_type)
+      codec ? codec.encode(data, kind, part) : [data, kind]
+    end
 
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -298,7 +311,7 @@ module Tarry
       raise ArgumentError, "push has no argument '#{unknown.first}'" unless unknown.empty?
       raise ArgumentError, "a push needs a topic" unless given[:topic]
 
-      data, kind = Format.body_of(given.fetch(:body, "".b), given[:content_type])
+      data, kind = encoded(given.fetch(:body, "".b), given[:content_type])
       item = AS_THEY_ARE.to_h { |name| [name.to_s, given[name]] }.compact
       TIMES.each { |name, member| item[member] = Format.milliseconds(given[name]) unless given[name].nil? }
       item["at"] = Format.moment(given[:at]) if given[:at]

@@ -14,7 +14,7 @@ module Tarry
   class Job
     MEMBERS = %i[topic id body content_type meta attempt delivery priority state due_at lease lease_until last_error consumer cancel_requested group
                  outcome finished_at duration progress result result_type].freeze
-    attr_reader(*MEMBERS)
+    attr_reader(*(MEMBERS - %i[body result]), :codec_error, :stored_as)
 
     def initialize(**members)
       @body, @content_type, @meta, @attempt, @delivery, @priority, @state, @lease = "".b, "application/octet-stream", {}, 0, 0, 100, "leased", ""
@@ -30,6 +30,38 @@ module Tarry
           body: data["body_base64"] && Format.bytes_of(data["body_base64"]), duration: data["duration_ms"] && data["duration_ms"] / 1000.0,
           result: result_of(data))
     end
+
+    # Returns the body. Raises CodecError if it cannot be decoded.
+    def body
+      @body || raise(codec_error)
+    end
+
+    # Returns the result, or nil. Raises CodecError if it cannot be decoded.
+    def result
+      @result == false ? raise(codec_error) : @result
+    end
+
+    # Decodes body and result. `codec_error` is set if one cannot be decoded: to read that one raises it then. `stored_as`: the name of the body in the store of
+    # a ClaimCheck.
+    def decode(codec)
+      found = decoded(codec, @body, @content_type, "body")
+      @body, @content_type, @stored_as = found if found
+      found = decoded(codec, @result, @result_type, "result")
+      @result, @result_type = found if found
+      self
+    end
+
+    # Returns nil if there is nothing to decode.
+    def decoded(codec, data, content_type, part)
+      return if data.nil? || data.empty? || !Codec.encoded?(content_type)
+      return codec.decode(data, content_type, part) if codec
+
+      raise CodecError, "the #{part} is encoded (#{Codec.steps_of(content_type, part).first.join(', ')}), and the client has no codec"
+    rescue CodecError => e
+      @codec_error = e
+      [part == "result" ? false : nil, content_type]
+    end
+    private :decoded
 
     # Returns the bytes of a result, which an answer has in base64, as text, or as JSON.
     def self.result_of(data)

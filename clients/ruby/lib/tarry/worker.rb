@@ -186,7 +186,7 @@ module Tarry
       pause = Transport::FIRST_PAUSE
       while (free = free_slots)
         begin
-          jobs = @client.take(*@topics, max: [free, Client::LEASES_MAX].min, wait: WAIT, lease: @lease, consumer: @consumer, cut: @cut)
+          jobs = @client.take_encoded(*@topics, max: [free, Client::LEASES_MAX].min, wait: WAIT, lease: @lease, consumer: @consumer, cut: @cut)
           pause = Transport::FIRST_PAUSE
           begin_jobs(jobs)
         rescue Error, *Transport::BROKEN => e
@@ -267,6 +267,9 @@ module Tarry
     def work
       while (one = next_job)
         begin
+          one.job.decode(@client.codec)
+          raise one.job.codec_error if one.job.codec_error
+
           result, fault = @handlers.fetch(one.job.topic).call(one.job), nil
         rescue Exception => e # a handler may raise anything; it fails its job only
           result, fault = nil, e
@@ -305,7 +308,7 @@ module Tarry
       fault.is_a?(Retry) || fault.is_a?(Reject) || fault.backtrace.nil? ? "" : " (#{fault.class}, #{fault.backtrace.first})"
     end
 
-    # A result that is not JSON is left out, because the work is done.
+    # A result that is not JSON or cannot be stored is left out, because the work is done.
     def result_members(result)
       @client.result_members(result)
     rescue JSON::GeneratorError, EncodingError, SystemStackError => e
@@ -422,7 +425,11 @@ module Tarry
     def send_part(verb, those)
       goes_on = -> { those.any? { |one| now < one.lives_until + GRACE } }
       timeout = [[@lease / 3, 0.5].max, @client.transport.timeout].min
-      results = @client.answer_items(verb, those.map(&:answer), retry_for: Float::INFINITY, timeout: timeout, pause_max: PAUSE, goes_on: goes_on)
+      acked = []
+      results = @client.answer_items(verb, those.map(&:answer), retry_for: Float::INFINITY, timeout: timeout, pause_max: PAUSE, goes_on: goes_on) do |at, result|
+        acked << those[at].job if verb == "ack" && result["result"] == "ok" && those[at].job.stored_as
+      end
+      Thread.new { delete_stored(acked) } unless acked.empty?
     rescue Error => e
       return send_apart(verb, those, e) if %w[result_too_big body_too_big].include?(e.code)
 
@@ -430,6 +437,14 @@ module Tarry
       finish(those.map { |one| [one, :lost] })
     else
       finish(those.zip(results).map { |one, fault| [one, fault ? :lost : one.answer["final"] ? :reject : VERBS.fetch(verb)] })
+    end
+
+    def delete_stored(jobs)
+      jobs.each do |job|
+        @client.codec.delete_stored(job)
+      rescue StandardError => e
+        report(e, "delete")
+      end
     end
 
     # One result is too big, so the server has rejected the request. Its job is done, so it is answered without the result.

@@ -39,16 +39,16 @@ public final class Ack {
         return this;
     }
 
-    Map<String, Object> options() {
-        return result(leases, new LinkedHashMap<>(), result, contentType, hold);
+    Map<String, Object> options(Codec codec) {
+        return result(leases, new LinkedHashMap<>(), Api.result(result, contentType, codec), hold);
     }
 
     /** Adds the result and the hold to the options of an answer. */
-    static Map<String, Object> result(Collection<String> leases, Map<String, Object> options, Object result, String contentType, Duration hold) {
-        if (result != null && leases.size() != 1) {
+    static Map<String, Object> result(Collection<String> leases, Map<String, Object> options, Map<String, Object> result, Duration hold) {
+        if (!result.isEmpty() && leases.size() != 1) {
             throw new IllegalArgumentException("a result belongs to one job, so ack the others in another call");
         }
-        options.putAll(Api.result(result, contentType));
+        options.putAll(result);
         if (hold != null) {
             options.put("hold", Api.milliseconds(hold));
         }

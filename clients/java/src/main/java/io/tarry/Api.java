@@ -8,6 +8,7 @@ import java.security.SecureRandom;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -99,13 +100,13 @@ final class Api {
     }
 
     /** Returns the members of an answer with this result; an empty list for null. */
-    static Map<String, Object> result(Object result, String contentType) {
+    static Map<String, Object> result(Object result, String contentType, Codec codec) {
         if (result == null) {
             return Map.of();
         }
         Push push = new Push("", result);
-        Map<String, Object> item = (contentType == null ? push : push.contentType(contentType)).item();
-        return Map.of("result_base64", item.get("body_base64"), "result_type", item.get("content_type"));
+        Codec.Content content = (contentType == null ? push : push.contentType(contentType)).content(codec, Codec.RESULT, false);
+        return Map.of("result_base64", Base64.getEncoder().encodeToString(content.data()), "result_type", content.type());
     }
 
     /** The text of an error: 200 bytes at most, whole characters, no control characters. */

@@ -50,6 +50,7 @@ public final class Client implements AutoCloseable {
     private static final int RESULTS_BYTES = 1 << 19;
 
     final Transport transport;
+    final Codec codec;
     private final Gatherer gatherer = new Gatherer(items -> pushBatch(items, request -> request.isMadeAgain = false));
 
     /** Connects to {@code TARRY_URL}, by default {@code http://127.0.0.1:8279}. */
@@ -63,6 +64,7 @@ public final class Client implements AutoCloseable {
 
     private Client(Builder builder) {
         transport = new Transport(builder.url, builder.token == null ? tokenOfEnvironment() : builder.token, builder.timeout, builder.retryFor, builder.tls);
+        codec = builder.codec;
     }
 
     public static Builder builder() {
@@ -76,6 +78,7 @@ public final class Client implements AutoCloseable {
         private Duration timeout = Duration.ofSeconds(10);
         private Duration retryFor = Duration.ofSeconds(30);
         private SSLContext tls;
+        private Codec codec;
 
         private Builder() {
         }
@@ -107,6 +110,12 @@ public final class Client implements AutoCloseable {
         /** Trusted certificates and the client's own certificate for https. */
         public Builder tls(SSLContext tls) {
             this.tls = tls;
+            return this;
+        }
+
+        /** The codec of bodies and results; by default they stay as they are. */
+        public Builder codec(Codec codec) {
+            this.codec = codec;
             return this;
         }
 
@@ -147,7 +156,7 @@ public final class Client implements AutoCloseable {
     /** Pushes a job; simultaneous pushes may share a request. */
     public CompletableFuture<Pushed> pushAsync(Push push) {
         transport.checkOpen();
-        Gatherer.Item item = new Gatherer.Item(push);
+        Gatherer.Item item = new Gatherer.Item(push, codec);
         long limitNs = System.nanoTime() + transport.retryFor.toNanos();
         CompletableFuture<Gatherer.First> firstTry = gatherer.push(item);
         CompletableFuture<Pushed> out = parent(parent -> firstTry.thenCompose(first -> {
@@ -175,7 +184,7 @@ public final class Client implements AutoCloseable {
     }
 
     public CompletableFuture<Job> pushAndWaitAsync(Push push, Duration wait) {
-        Map<String, Object> item = push.item();
+        Map<String, Object> item = push.item(codec);
         String topic = (String) item.get("topic");
         String id = (String) item.get("id");
         if (id == null) {
@@ -204,7 +213,7 @@ public final class Client implements AutoCloseable {
                 Duration left = answer.json().containsKey("attempt") ? wait.minusNanos(System.nanoTime() - began) : wait;
                 boolean isOver = hasEnded || left.isNegative() || left.isZero();
                 // A push that is not the first with its once does not wait.
-                return isOver ? CompletableFuture.completedFuture(new Job(answer.json())) : waitForAsync(again.timeout(left)).thenApply(jobs -> jobs.get(0));
+                return isOver ? CompletableFuture.completedFuture(new Job(answer.json(), codec)) : waitForAsync(again.timeout(left)).thenApply(jobs -> jobs.get(0));
             });
         });
     }
@@ -221,7 +230,7 @@ public final class Client implements AutoCloseable {
         Transport.Request request = longRequest("POST", "/v1/wait?body=base64", wait.timeout).json(wait.body());
         return transport.call(request, answer -> {
             Map<List<Object>, Job> found = new java.util.HashMap<>();
-            answer.objects("jobs").forEach(one -> found.put(List.of(one.get("topic"), one.get("id")), new Job(one)));
+            answer.objects("jobs").forEach(one -> found.put(List.of(one.get("topic"), one.get("id")), new Job(one, codec)));
             return wait.names.stream().map(name -> found.getOrDefault(List.of(name.get("topic"), name.get("id")), unknown(name))).collect(Collectors.toList());
         });
     }
@@ -229,7 +238,7 @@ public final class Client implements AutoCloseable {
     private static Job unknown(Map<String, Object> name) {
         Map<String, Object> members = new LinkedHashMap<>(name);
         members.put("state", "unknown");
-        return new Job(members);
+        return new Job(members, (Codec) null);
     }
 
     /** Begins a request that the server answers after the wait at the latest. */
@@ -252,7 +261,7 @@ public final class Client implements AutoCloseable {
 
     public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
         transport.checkOpen();
-        List<Gatherer.Item> items = pushes.stream().map(Gatherer.Item::new).collect(Collectors.toList());
+        List<Gatherer.Item> items = pushes.stream().map(push -> new Gatherer.Item(push, codec)).collect(Collectors.toList());
         return parent(parent -> {
             CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
             for (int at = 0; at < items.size(); at += BATCH) {
@@ -381,7 +390,7 @@ public final class Client implements AutoCloseable {
     public Optional<Job> get(String topic, String id) {
         Transport.Request request = request("GET", Api.path(topic, "jobs", id) + "?body=base64");
         request.mayBeMissing = true;
-        return Transport.await(transport.call(request, answer -> answer.status == 404 ? Optional.empty() : Optional.of(new Job(answer.json()))));
+        return Transport.await(transport.call(request, answer -> answer.status == 404 ? Optional.empty() : Optional.of(new Job(answer.json(), codec))));
     }
 
     /** Returns all jobs by due time; pages are requested while you read the stream. */
@@ -424,7 +433,7 @@ public final class Client implements AutoCloseable {
             if (!hasNext()) {
                 throw new NoSuchElementException();
             }
-            return new Job(page.next());
+            return new Job(page.next(), codec);
         }
     }
 
@@ -432,7 +441,7 @@ public final class Client implements AutoCloseable {
 
     /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
     public Scheduled schedule(String name, Schedule schedule) {
-        Transport.Request request = request("PUT", "/v1/schedules/" + Api.quote(name)).json(schedule.spec());
+        Transport.Request request = request("PUT", "/v1/schedules/" + Api.quote(name)).json(schedule.spec(codec));
         return Transport.await(transport.call(request, answer -> new Scheduled(answer.json())));
     }
 
@@ -461,11 +470,11 @@ public final class Client implements AutoCloseable {
                 giveBackAsync(jobs(answer).stream().map(Job::lease).collect(Collectors.toList()));
             }
         };
-        return transport.call(request, Client::jobs);
+        return transport.call(request, this::jobs);
     }
 
-    private static List<Job> jobs(Transport.Answer answer) {
-        return answer.objects("jobs").stream().map(Job::new).collect(Collectors.toList());
+    private List<Job> jobs(Transport.Answer answer) {
+        return answer.objects("jobs").stream().map(one -> new Job(one, codec)).collect(Collectors.toList());
     }
 
     /** Acks a job, or several. Returns for each nothing, or its error. A job that an earlier try of this call may have acked is a success. */
@@ -488,7 +497,7 @@ public final class Client implements AutoCloseable {
     }
 
     public CompletableFuture<List<Optional<TarryException>>> ackAsync(Ack ack) {
-        return answers("ack", items(ack.leases, ack.options()), request -> { });
+        return answers("ack", items(ack.leases, ack.options(codec)), request -> { });
     }
 
     /** Reports failed jobs, which are retried after their backoff. */
@@ -497,7 +506,7 @@ public final class Client implements AutoCloseable {
     }
 
     public List<Optional<TarryException>> nack(Nack nack) {
-        return Transport.await(answers("nack", items(nack.leases, nack.options()), request -> { }));
+        return Transport.await(answers("nack", items(nack.leases, nack.options(codec)), request -> { }));
     }
 
     /** Reports failed jobs, which are retried after {@code delay}, or after their backoff if it is null; with {@code isFinal} they are dead. */
@@ -531,9 +540,9 @@ public final class Client implements AutoCloseable {
         String query = "?lease=" + URLEncoder.encode(lease, StandardCharsets.UTF_8) + (delay == null ? "" : "&delay=" + Api.milliseconds(delay));
         Transport.Request request = request("POST", "/v1/again" + query);
         if (body != null) {
-            Map<String, Object> item = new Push("", body).item();
-            request.body = Base64.getDecoder().decode((String) item.get("body_base64"));
-            request.contentType = (String) item.get("content_type");
+            Codec.Content content = new Push("", body).content(codec, Codec.BODY, false);
+            request.body = content.data();
+            request.contentType = content.type();
         }
         return Transport.await(transport.call(request, answer -> answer.objects("results").stream().noneMatch(one -> "cancelled".equals(one.get("result")))));
     }

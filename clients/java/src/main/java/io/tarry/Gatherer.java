@@ -24,8 +24,8 @@ final class Gatherer {
         final String id;
         final byte[] json;
 
-        Item(Push push) {
-            this.json = Json.encode(Json.write(push.item()));
+        Item(Push push, Codec codec) {
+            this.json = Json.encode(Json.write(push.item(codec)));
             this.id = push.id();
         }
 

@@ -13,6 +13,11 @@ import java.util.function.Predicate;
 public final class Job {
     private final Map<String, Object> members;
     private final byte[] body;
+    private final Codec codec;
+    private Codec.Content decodedBody;
+    private Codec.Content decodedResult;
+    private TarryException.CodecError fault;
+    private boolean isDecoded;
     private final Map<String, String> meta = new LinkedHashMap<>();
     private volatile boolean isLost;
     private volatile boolean isCancelRequested;
@@ -20,12 +25,13 @@ public final class Job {
     private volatile Predicate<String> extend;
 
     /** Of an answer that was asked for with body=base64. */
-    Job(Map<String, Object> members) {
-        this(members, members.get("body_base64") instanceof String ? Base64.getDecoder().decode((String) members.get("body_base64")) : new byte[0]);
+    Job(Map<String, Object> members, Codec codec) {
+        this(members, codec, members.get("body_base64") instanceof String ? Base64.getDecoder().decode((String) members.get("body_base64")) : new byte[0]);
     }
 
-    Job(Map<String, Object> members, byte[] body) {
+    Job(Map<String, Object> members, Codec codec, byte[] body) {
         this.members = members;
+        this.codec = codec;
         this.body = body;
         isCancelRequested = Boolean.TRUE.equals(members.get("cancel_requested"));
         if (members.get("meta") instanceof Map) {
@@ -41,19 +47,63 @@ public final class Job {
         return text("id", "");
     }
 
-    /** The body exactly as it was pushed. The array belongs to the job. */
+    /** The body exactly as it was pushed, decoded. The array belongs to the job. {@link TarryException.CodecError} if the body cannot be decoded. */
     public byte[] body() {
-        return body;
+        return valueOf(decoded().decodedBody, body, text("content_type", ""));
+    }
+
+    /** Why the body or the result cannot be decoded. To read it then throws this error. */
+    public Optional<TarryException.CodecError> codecError() {
+        return Optional.ofNullable(decoded().fault);
+    }
+
+    /** The name of the body in the store of a codec; null if the body is not stored there. */
+    String storedAs() {
+        return decoded().decodedBody == null ? null : decodedBody.storedAs;
+    }
+
+    private byte[] valueOf(Codec.Content content, byte[] plain, String type) {
+        if (content != null) {
+            return content.data();
+        }
+        if (plain.length > 0 && Codec.isEncoded(type)) {
+            throw fault;
+        }
+        return plain;
+    }
+
+    /** Decodes body and result, once. The first caller waits for a store. */
+    private synchronized Job decoded() {
+        if (isDecoded) {
+            return this;
+        }
+        isDecoded = true;
+        try {
+            if (body.length > 0) {
+                decodedBody = Codec.decode(codec, body, text("content_type", ""), Codec.BODY);
+            }
+        } catch (TarryException.CodecError error) {
+            fault = error;
+        }
+        try {
+            Optional<byte[]> result = encodedResult();
+            if (result.isPresent() && result.get().length > 0) {
+                decodedResult = Codec.decode(codec, result.get(), text("result_type", ""), Codec.RESULT);
+            }
+        } catch (TarryException.CodecError error) {
+            fault = error;
+        }
+        return this;
     }
 
     /** The body as text; {@link IllegalArgumentException} if it is not UTF-8. */
     public String text() {
-        return Json.decode(body);
+        return Json.decode(body());
     }
 
     /** The body as JSON: a map, list, String, Long, BigInteger, Double, Boolean or null; {@link IllegalArgumentException} if it is not JSON. */
     public Object json() {
-        return Json.parse(body);
+        return Json.parse(body());
     }
 
     /** The body as a JSON object. */
@@ -67,7 +117,7 @@ public final class Job {
     }
 
     public String contentType() {
-        return text("content_type", "application/octet-stream");
+        return decoded().decodedBody != null ? decodedBody.type() : text("content_type", "application/octet-stream");
     }
 
     public Map<String, String> meta() {
@@ -153,6 +203,11 @@ public final class Job {
 
     /** The result that the worker returned. */
     public Optional<byte[]> result() {
+        decoded();
+        return encodedResult().map(bytes -> valueOf(decodedResult, bytes, text("result_type", "")));
+    }
+
+    private Optional<byte[]> encodedResult() {
         Object base64 = members.get("result_base64");
         Object found = members.get("result");
         if (base64 instanceof String) {
@@ -161,7 +216,7 @@ public final class Job {
         if (!members.containsKey("result")) {
             return Optional.empty();
         }
-        boolean isText = found instanceof String && !resultType().orElse("").startsWith("application/json");
+        boolean isText = found instanceof String && !text("result_type", "").startsWith("application/json");
         return Optional.of(Json.encode(isText ? (String) found : Json.write(found)));
     }
 
@@ -177,7 +232,7 @@ public final class Job {
 
     /** The content type of the result. */
     public Optional<String> resultType() {
-        return Optional.ofNullable(text("result_type", null));
+        return Optional.ofNullable(decoded().decodedResult != null ? decodedResult.type() : text("result_type", null));
     }
 
     /** Sets the result, in a handler, as the body of a {@link Push}. It is sent with the ack, or with the nack of {@link Reject}. */

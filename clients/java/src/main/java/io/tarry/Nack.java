@@ -58,7 +58,7 @@ public final class Nack {
         return this;
     }
 
-    Map<String, Object> options() {
-        return Ack.result(leases, Client.nackOptions(delay, error, isFinal), result, contentType, hold);
+    Map<String, Object> options(Codec codec) {
+        return Ack.result(leases, Client.nackOptions(delay, error, isFinal), Api.result(result, contentType, codec), hold);
     }
 }

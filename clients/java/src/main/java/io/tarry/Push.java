@@ -123,13 +123,25 @@ public final class Push {
     }
 
     /** The item of a batch push. An id that is made here stays: the same Push pushed again is the same job. */
-    Map<String, Object> item() {
+    Map<String, Object> item(Codec codec) {
         if (!item.containsKey("id")) {
             if (!item.containsKey("once")) { // else the server makes one that belongs to the shard of the once
                 item.put("id", Api.newId(System.currentTimeMillis()));
             }
             item.putIfAbsent("on_conflict", "keep");
         }
+        Map<String, Object> out = new LinkedHashMap<>(item);
+        Codec.Content content = content(codec, Codec.BODY, false);
+        out.put("body_base64", Base64.getEncoder().encodeToString(content.data()));
+        out.put("content_type", content.type());
+        if (!meta.isEmpty()) {
+            out.put("meta", meta);
+        }
+        return out;
+    }
+
+    /** The body and its content type, encoded by the codec unless it is null. */
+    Codec.Content content(Codec codec, String part, boolean isSteady) {
         String given = (String) item.get("content_type");
         byte[] bytes;
         String type;
@@ -143,12 +155,7 @@ public final class Push {
             bytes = Json.encode(Json.write(body));
             type = "application/json";
         }
-        Map<String, Object> out = new LinkedHashMap<>(item);
-        out.put("body_base64", Base64.getEncoder().encodeToString(bytes));
-        out.putIfAbsent("content_type", type);
-        if (!meta.isEmpty()) {
-            out.put("meta", meta);
-        }
-        return out;
+        String plainType = given == null ? type : given;
+        return codec == null ? new Codec.Content(bytes, plainType, null) : codec.encode(bytes, plainType, part, isSteady, null);
     }
 }

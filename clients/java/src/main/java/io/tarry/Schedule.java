@@ -13,6 +13,7 @@ import java.util.Map;
  */
 public final class Schedule {
     private final Map<String, Object> spec = new LinkedHashMap<>();
+    private Object body;
 
     /** Jobs without a body. */
     public Schedule(String topic) {
@@ -22,6 +23,7 @@ public final class Schedule {
     /** Jobs with this body: a {@code byte[]}, a text, or a value that becomes JSON. */
     public Schedule(String topic, Object body) {
         this(topic);
+        this.body = body;
         if (body instanceof byte[]) {
             spec.put("body_base64", Base64.getEncoder().encodeToString((byte[]) body));
         } else {
@@ -50,7 +52,17 @@ public final class Schedule {
         return this;
     }
 
-    Map<String, Object> spec() {
-        return spec;
+    /** The specification. Equal bodies are encoded to equal bytes, so that the same specification again changes nothing. */
+    Map<String, Object> spec(Codec codec) {
+        if (codec == null || body == null) {
+            return spec;
+        }
+        Map<String, Object> out = new LinkedHashMap<>(spec);
+        Push push = new Push("", body);
+        Codec.Content content = (spec.containsKey("content_type") ? push.contentType((String) spec.get("content_type")) : push).content(codec, Codec.BODY, true);
+        out.remove("body");
+        out.put("body_base64", Base64.getEncoder().encodeToString(content.data()));
+        out.put("content_type", content.type());
+        return out;
     }
 }

@@ -91,7 +91,7 @@ public final class Signature {
                 members.put(name, Long.valueOf(text));
             }
         }
-        return new Job(members, body);
+        return new Job(members, null, body);
     }
 
     private static String first(Object value) {

@@ -12,7 +12,7 @@ import java.util.Set;
 @SuppressWarnings("serial") // exceptions are not serialized
 public class TarryException extends RuntimeException {
     private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead");
-    private static final Set<String> FULL = Set.of("topic_full", "caller_full", "no_space", "memory");
+    private static final Set<String> FULL = Set.of("topic_full", "group_full", "caller_full", "no_space", "memory");
     private static final Set<String> UNAVAILABLE = Set.of("too_many_requests", "unavailable", "stopping");
 
     private final String code;
@@ -108,6 +108,21 @@ public class TarryException extends RuntimeException {
         Unavailable(Problem problem) {
             super(problem);
         }
+    }
+
+    /** A body or a result cannot be encoded or decoded. The detail names the key, the step or the limit. */
+    public static final class CodecError extends TarryException {
+        CodecError(Problem problem) {
+            super(problem);
+        }
+    }
+
+    static CodecError codec(String detail, Throwable cause) {
+        Problem problem = new Problem();
+        problem.code = "codec";
+        problem.detail = detail;
+        problem.cause = cause;
+        return new CodecError(problem);
     }
 
     /** The parts of a refusal before it has a class. */

@@ -1,5 +1,7 @@
 package io.tarry;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -537,6 +539,10 @@ public final class Worker implements AutoCloseable {
         }
         Throwable fault = null;
         try {
+            Optional<TarryException.CodecError> error = one.job.codecError();
+            if (error.isPresent()) {
+                throw error.get();
+            }
             handlers.get(one.job.topic()).handle(one.job);
         } catch (Throwable thrown) { // whatever it is, it is the job's, and its text goes with the nack
             fault = thrown;
@@ -580,7 +586,7 @@ public final class Worker implements AutoCloseable {
     /** Returns the result that the handler has set. If it is not JSON, the work is done nevertheless: the job is answered without it. */
     private Map<String, Object> resultOf(Job job) {
         try {
-            return Api.result(job.resultToSend(), null);
+            return Api.result(job.resultToSend(), null, client.codec);
         } catch (RuntimeException fault) {
             reportError(fault, "result");
             return Map.of();
@@ -770,9 +776,17 @@ public final class Worker implements AutoCloseable {
     }
 
     private void sendPart(String verb, List<Held> those, List<Map<String, Object>> items) {
+        List<Job> acked = new ArrayList<>(); // with a stored body
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers(verb, items, request -> {
+                request.onResults = found -> {
+                    for (int at = 0; verb.equals("ack") && at < found.size() && at < those.size(); at++) {
+                        if ("ok".equals(found.get(at).get("result")) && those.get(at).job.storedAs() != null) {
+                            acked.add(those.get(at).job);
+                        }
+                    }
+                };
                 request.isUrgent = true;
                 request.retryFor = Duration.ofSeconds(Long.MAX_VALUE);
                 request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < GRACE_NS);
@@ -800,6 +814,19 @@ public final class Worker implements AutoCloseable {
             lock.unlock();
         }
         over.forEach(this::reportDone);
+        if (!acked.isEmpty()) {
+            CompletableFuture.runAsync(() -> acked.forEach(this::deleteStored));
+        }
+    }
+
+    private void deleteStored(Job job) {
+        try {
+            client.codec.deleteStored(job);
+        } catch (IOException fault) {
+            reportError(new UncheckedIOException("a stored body cannot be deleted", fault), "delete");
+        } catch (RuntimeException fault) {
+            reportError(fault, "delete");
+        }
     }
 
     // ---- hooks, and waiting ----

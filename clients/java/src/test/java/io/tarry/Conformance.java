@@ -142,12 +142,13 @@ public final class Conformance {
     }
 
     private static Map<String, Object> job(Job job) {
+        boolean isDecoded = job.codecError().isEmpty();
         return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
-            "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
+            "body_base64", isDecoded ? Base64.getEncoder().encodeToString(job.body()) : null, "codec_error", job.codecError().map(TarryException::detail).orElse(null), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
             "cancel_requested", job.isCancelRequested(), "state", job.state(), "group", job.group().orElse(null), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
             "last_error", job.lastError().orElse(null), "finished_at_ms", job.finishedAt() == null ? null : job.finishedAt().toEpochMilli(),
             "duration_ms", job.duration().map(Duration::toMillis).orElse(null), "result_type", job.resultType().orElse(null),
-            "result_base64", job.result().map(Base64.getEncoder()::encodeToString).orElse(null));
+            "result_base64", !isDecoded ? null : job.result().map(Base64.getEncoder()::encodeToString).orElse(null));
     }
 
     private static String lower(Enum<?> one) {
@@ -175,7 +176,7 @@ public final class Conformance {
                 Client.Builder builder = Client.builder().url(request.text("url")).token(request.text("token"));
                 Optional.ofNullable(request.duration("retry_for_ms")).ifPresent(builder::retryFor);
                 Optional.ofNullable(request.duration("timeout_ms")).ifPresent(builder::timeout);
-                client = builder.build();
+                client = builder.codec(codec(request)).build();
                 return Map.of();
             case "push":
                 return pushed(client.push(request.push()));
@@ -248,6 +249,28 @@ public final class Conformance {
             default:
                 throw new IllegalArgumentException("no such request: " + request.text("op"));
         }
+    }
+
+    /** The codec that a request describes. */
+    private static Codec codec(Request request) {
+        if (!request.has("codec")) {
+            return null;
+        }
+        Request given = Request.of(request.members.get("codec"));
+        Codec codec = new Codec().context(Optional.ofNullable(given.text("context")).orElse(""));
+        if (given.has("gzip")) {
+            codec.gzip();
+        }
+        if (given.has("keys")) {
+            Map<String, byte[]> keys = new LinkedHashMap<>();
+            Request.of(given.members.get("keys")).members.forEach((id, key) -> keys.put(id, Base64.getDecoder().decode((String) key)));
+            codec.aesGcm(given.text("current"), keys);
+        }
+        if (given.has("claim_check")) {
+            Request check = Request.of(given.members.get("claim_check"));
+            codec.claimCheck(new Codec.DirectoryStore(java.nio.file.Path.of(check.text("directory"))), check.number("above", 0), true);
+        }
+        return codec;
     }
 
     private static boolean isValid(Request request) {

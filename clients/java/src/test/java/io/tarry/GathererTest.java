@@ -23,7 +23,7 @@ class GathererTest {
     });
 
     private CompletableFuture<Gatherer.First> push(String id, String body) {
-        return gatherer.push(new Gatherer.Item(new Push("t", body).id(id)));
+        return gatherer.push(new Gatherer.Item(new Push("t", body).id(id), null));
     }
 
     private void answer(int nth) {

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 
 class PushTest {
     private static void claims(Push push, String body, String type) {
-        Map<String, Object> item = push.item();
+        Map<String, Object> item = push.item(null);
         assertArrayEquals(Json.encode(body), Base64.getDecoder().decode((String) item.get("body_base64")));
         assertEquals(type, item.get("content_type"));
     }
@@ -29,17 +29,17 @@ class PushTest {
         claims(new Push("t", "x").contentType("application/json"), "\"x\"", "application/json");
         claims(new Push("t", new byte[] {49}).contentType("application/json"), "1", "application/json");
         claims(new Push("t", "<a/>").contentType("text/xml"), "<a/>", "text/xml");
-        assertThrows(IllegalArgumentException.class, () -> new Push("t", new Object()).item());
+        assertThrows(IllegalArgumentException.class, () -> new Push("t", new Object()).item(null));
     }
 
     @Test
     void anIdOfTheClientsMakingStaysAndKeeps() {
         Push push = new Push("t", "x").delay(Duration.ofSeconds(1));
-        Map<String, Object> item = push.item();
+        Map<String, Object> item = push.item(null);
         assertEquals("keep", item.get("on_conflict"));
         assertEquals(26, ((String) item.get("id")).length());
-        assertEquals(item, push.item());
-        assertFalse(new Push("t", "x").id("1").item().containsKey("on_conflict"));
-        assertEquals("reject", new Push("t", "x").onConflict("reject").item().get("on_conflict"));
+        assertEquals(item, push.item(null));
+        assertFalse(new Push("t", "x").id("1").item(null).containsKey("on_conflict"));
+        assertEquals("reject", new Push("t", "x").onConflict("reject").item(null).get("on_conflict"));
     }
 }

@@ -20,7 +20,7 @@ class ResultTest {
     private static Job job(Map<String, Object> members) {
         Map<String, Object> out = new HashMap<>(Map.of("topic", "t", "id", "1", "lease", "l", "duration_ms", 1500L, "finished_at", "2026-11-20T09:00:00.000Z"));
         out.putAll(members);
-        return new Job(out);
+        return new Job(out, null);
     }
 
     @Test
@@ -41,10 +41,10 @@ class ResultTest {
     @Test
     void aResultBelongsToOneJob() {
         Job one = job(Map.of());
-        assertEquals(Map.of("result_base64", "eyJzdW0iOjN9", "result_type", "application/json"), new Ack(one).result(Map.of("sum", 3)).options());
-        assertEquals(Map.of(), new Ack(one, one).options());
-        assertThrows(IllegalArgumentException.class, () -> new Ack(one, one).result("x").options());
-        assertThrows(IllegalArgumentException.class, () -> new Nack(List.of()).result("x").options());
+        assertEquals(Map.of("result_base64", "eyJzdW0iOjN9", "result_type", "application/json"), new Ack(one).result(Map.of("sum", 3)).options(null));
+        assertEquals(Map.of(), new Ack(one, one).options(null));
+        assertThrows(IllegalArgumentException.class, () -> new Ack(one, one).result("x").options(null));
+        assertThrows(IllegalArgumentException.class, () -> new Nack(List.of()).result("x").options(null));
         assertThrows(IllegalArgumentException.class, () -> new Ack(List.of(7)));
         assertEquals(List.of("l", "m"), new Ack(List.of(one, "m")).leases);
     }

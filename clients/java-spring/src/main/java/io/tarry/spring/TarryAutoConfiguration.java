@@ -1,6 +1,8 @@
 package io.tarry.spring;
 
 import io.tarry.Client;
+import io.tarry.Codec;
+import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.beans.factory.config.ConfigurableListableBeanFactory;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -10,20 +12,20 @@ import org.springframework.boot.context.properties.PropertyMapper;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** A client, the listeners, and, if transactions are available, a template that pushes after them. A bean of the application's goes first. */
+/** A client with the codec of the application, if there is one; the listeners, and, if transactions are available, a template that pushes after them. A bean of the application's goes first. */
 @AutoConfiguration
 @EnableConfigurationProperties(TarryProperties.class)
 public class TarryAutoConfiguration {
     @Bean(destroyMethod = "close")
     @ConditionalOnMissingBean
-    public Client tarryClient(TarryProperties properties) {
+    public Client tarryClient(TarryProperties properties, ObjectProvider<Codec> codec) {
         Client.Builder builder = Client.builder();
         PropertyMapper given = PropertyMapper.get().alwaysApplyingWhenNonNull();
         given.from(properties::url).to(builder::url);
         given.from(properties::token).to(builder::token);
         given.from(properties::timeout).to(builder::timeout);
         given.from(properties::retryFor).to(builder::retryFor);
-        return builder.build();
+        return builder.codec(codec.getIfAvailable()).build();
     }
 
     @Bean
