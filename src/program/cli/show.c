@@ -268,7 +268,8 @@ static bool write_encoding(const json_t *job, char out[SHOW_CELL_BYTES])
     static const char prefix[] = "application/vnd.tarry.encoded; steps=";
     static const struct {
         const char *step, *word;
-    } rows[] = {{"gzip", "compressed"}, {"aes-gcm", "encrypted"}, {"claim-check", "stored elsewhere"}};
+    } rows[] = {
+        {"gzip", "compressed"}, {"aes-gcm", "encrypted"}, {"claim-check", "stored elsewhere"}};
     const char *type = json_string_value(json_object_get(job, "content_type"));
     if (!type || strncmp(type, prefix, sizeof prefix - 1) != 0)
         return false;

@@ -195,9 +195,8 @@ CLAIM(cuts_long_bodies_between_characters)
 CLAIM(shows_the_steps_of_an_encoded_body_in_place_of_its_bytes)
 {
     char out[SHOW_CELL_BYTES];
-    json_t *job =
-        json_pack("{s:s, s:s}", "body_base64", "aGk=", "content_type",
-                  "application/vnd.tarry.encoded; steps=gzip+aes-gcm; key=claim-check");
+    json_t *job = json_pack("{s:s, s:s}", "body_base64", "aGk=", "content_type",
+                            "application/vnd.tarry.encoded; steps=gzip+aes-gcm; key=claim-check");
     assert_string_equal(show_body(job, 60, out), "(compressed, encrypted, 2 bytes)");
     json_decref(job);
     job = json_pack("{s:s, s:s}", "body", "0123456789abcdef0123456789abcdef", "content_type",
