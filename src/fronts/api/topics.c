@@ -523,6 +523,7 @@ static void call_topic(struct http_call *call)
 /* The data in the note while the topic is read; topic and text follow it. */
 struct noted_settings {
     struct topic_settings settings; /* for put; the text is their extension */
+    bool has_order;                 /* for put: group_order was given */
     size_t topic_bytes, text_bytes; /* for patch, the text is the patch */
 };
 
@@ -612,12 +613,67 @@ static bool check_topic_extension(struct http_exchange *exchange, struct slice t
             api_extension_check(exchange->front->shared->hooks, topic, settings->extension, fault));
 }
 
+/* ---- topics that are FIFO queues of SQS ---- */
+
+/* Returns whether the topic with this extension is a FIFO queue, by the mark that the calls of SQS keep there. */
+static bool is_fifo(struct slice extension)
+{
+    struct json_value members = {0};
+    if (extension.len)
+        (void)json_check(extension, &members, NULL);
+    return json_member(json_member(members, "sqs"), "fifo").kind == JSON_TRUE;
+}
+
+/* Only such a topic can be a FIFO queue, so a PUT of others need not read the topic first. */
+static bool may_be_fifo(struct slice topic)
+{
+    static const char suffix[] = ".fifo";
+    size_t bytes = sizeof suffix - 1;
+    return topic.len > bytes && memcmp(topic.at + topic.len - bytes, suffix, bytes) == 0;
+}
+
+/* Rejects settings that would end a FIFO queue. */
+static bool check_fifo(const struct topic_settings *held, const struct topic_settings *settings,
+                       struct http_fault *fault)
+{
+    return !is_fifo(held->extension) ||
+           (is_fifo(settings->extension) && settings->flow.group_order == held->flow.group_order) ||
+           http_fault_set(fault, PROBLEM_FIFO_QUEUE, 0,
+                          "the topic is a FIFO queue of SQS: 'group_order' and the mark in 'sqs' "
+                          "cannot be changed, delete the queue instead; nothing was changed");
+}
+
+/* Keeps what makes the topic a FIFO queue, unless the PUT has another value. `extension`: of the PUT. The new one goes to `out`. */
+static bool keep_fifo(const struct topic_settings *held, struct noted_settings *noted,
+                      struct slice extension, struct buffer *out, struct http_fault *fault)
+{
+    struct extension members = {0};
+    struct json_value given = {0}, before = {0};
+    if (!is_fifo(held->extension))
+        return true;
+    if (!noted->has_order)
+        noted->settings.flow.group_order = held->flow.group_order;
+    if (extension.len)
+        (void)json_check(extension, &given, NULL);
+    (void)json_check(held->extension, &before, NULL);
+    for (size_t i = 0; i < EXTENSION_ROWS; i++)
+        *extension_member(&members, &extension_rows[i]) =
+            json_member(given, extension_rows[i].name);
+    if (!members.sqs.kind)
+        members.sqs = json_member(before, "sqs");
+    bool done = extension_write(&members, out, fault);
+    noted->settings.extension = buffer_slice(out);
+    return done && check_fifo(held, &noted->settings, fault);
+}
+
 /* ---- put ---- */
 
 static void on_put_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
-    struct slice topic, extension, held = {0};
+    struct slice topic, extension;
+    struct topic_settings held = {0};
+    struct buffer kept;
     struct http_fault fault;
     if (!exchange)
         return;
@@ -628,11 +684,14 @@ static void on_put_looked_up(void *owner, uint64_t tag, const struct queue_reply
         return;
     }
     if (reply->status == QUEUE_OK && reply->topic_count)
-        held = reply->topics[0].settings.extension;
-    if (check_topic_extension(exchange, topic, &noted.settings, held, &fault))
+        held = reply->topics[0].settings;
+    buffer_init(&kept, API_EXTENSION_TEXT_MAX);
+    if (keep_fifo(&held, &noted, extension, &kept, &fault) &&
+        check_topic_extension(exchange, topic, &noted.settings, held.extension, &fault))
         send_put(exchange, topic, &noted.settings);
     else
         http_answer_fault(exchange, &fault);
+    buffer_fini(&kept);
 }
 
 /* Reads settings from the query, or from a JSON object in the format of `GET`. */
@@ -659,7 +718,8 @@ static void put_topic(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
     } else {
         api_fields_settings(&call->query->fields, &noted.settings);
-        if (extension.len)
+        noted.has_order = http_fields_have(&call->query->fields, OPTION_GROUP_ORDER);
+        if (extension.len || may_be_fifo(call->topic))
             look_up(call, noted, buffer_slice(&extension), on_put_looked_up);
         else
             send_put(call->exchange, call->topic, &noted.settings);
@@ -698,7 +758,8 @@ static void send_patch(struct http_exchange *exchange, const struct topic_settin
     buffer_init(&extension, API_EXTENSION_TEXT_MAX);
     bool done = merge_settings(held, text, &merged, &extension, &settings, &fault);
     settings.extension = buffer_slice(&extension);
-    if (done && check_topic_extension(exchange, topic, &settings, held->extension, &fault))
+    if (done && check_fifo(held, &settings, &fault) &&
+        check_topic_extension(exchange, topic, &settings, held->extension, &fault))
         send_put(exchange, topic, &settings);
     else
         http_answer_fault(exchange, &fault);

@@ -427,20 +427,78 @@ struct import {
     struct import_whole whole;
     bool is_over;        /* the end of the input was reached */
     bool is_other_input; /* the input is not the one of the saved state */
+    bool wants_all_settings;
 };
 
 /* ---- topics ---- */
+
+/* Members of the settings of a topic that not every store has (docs/flow.md). */
+static const char *const optional_settings[] = {"limit",          "rate",        "burst",
+                                                "group_limit",    "group_rate",  "group_burst",
+                                                "group_max_jobs", "group_order", "one_shard"};
+enum { OPTIONAL_SETTINGS = sizeof optional_settings / sizeof optional_settings[0] };
+
+static int send_settings(struct import *import, const char *topic, const struct slice *settings)
+{
+    struct client *client = &import->client;
+    struct buffer *target = client_begin(client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, topic);
+    client_add_header(client, "Content-Type: application/json");
+    return retry_call(&import->retry, client, "PUT", settings);
+}
+
+/* Removes the settings that the store lacks by the answer of the server, and reports them: the one that the answer names, or all that are optional. Returns false
+ * if there are none. */
+static bool leave_out(const struct import *import, const char *topic, json_t *settings)
+{
+    const char *problem = import->client.problem;
+    bool is_all = strstr(problem, "does not have groups") != NULL, has_left_out = false;
+    for (size_t i = 0; i < OPTIONAL_SETTINGS; i++) {
+        char quoted[32];
+        (void)snprintf(quoted, sizeof quoted, "'%s'", optional_settings[i]);
+        if ((!is_all && !strstr(problem, quoted)) ||
+            json_object_del(settings, optional_settings[i]) != 0)
+            continue;
+        has_left_out = true;
+        progress_clear();
+        fprintf(stderr,
+                "line %llu: '%s' of the topic '%s' is left out, the server's store lacks it\n",
+                (unsigned long long)import->lines, optional_settings[i], topic);
+    }
+    return has_left_out;
+}
+
+/* Sets a topic. Settings that the store lacks are left out, unless --all-settings is given. */
+static int put_settings(struct import *import, const struct dump_line *line)
+{
+    struct client *client = &import->client;
+    client->is_silent = true;
+    int exit_code = send_settings(import, line->topic, &line->settings);
+    json_t *settings = json_loadb(line->settings.at, line->settings.len, 0, NULL);
+    while (exit_code != CLI_OK && client->status == 501 && !import->wants_all_settings &&
+           settings && leave_out(import, line->topic, settings)) {
+        char *text = json_dumps(settings, JSON_COMPACT);
+        struct slice body = slice_of(text ? text : "");
+        if (!text)
+            break;
+        exit_code = send_settings(import, line->topic, &body);
+        free(text);
+    }
+    json_decref(settings);
+    client->is_silent = false;
+    if (exit_code != CLI_OK)
+        cli_error("%s", client->problem);
+    return exit_code;
+}
 
 /* Creates or updates a topic with these settings. If it was paused at the export, it is paused
  * until the same time, or until it is resumed manually. */
 static int put_topic(struct import *import, const struct dump_line *line)
 {
     struct client *client = &import->client;
-    struct buffer *target = client_begin(client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, line->topic);
-    client_add_header(client, "Content-Type: application/json");
-    int exit_code = retry_call(&import->retry, client, "PUT", &line->settings);
+    struct buffer *target;
+    int exit_code = put_settings(import, line);
     int64_t left_ms = line->paused_until_ms - clock_wall_ms();
     bool is_over = line->paused_until_ms && left_ms <= 0;
     if (exit_code != CLI_OK || !line->paused || is_over)
@@ -467,7 +525,7 @@ static int put_group(struct import *import, const struct dump_line *line)
     return retry_call(&import->retry, client, "PUT", &line->settings);
 }
 
-/* Imports the settings of a topic or of a group. Those that the store of the server lacks (501) are rejected like others. */
+/* Imports the settings of a topic or of a group. What the store of the server lacks (501) is rejected like other errors of the line. */
 static void import_settings(struct import *import, struct slice text, const struct dump_line *line)
 {
     struct import_batches *batches = &import->batches;
@@ -797,7 +855,7 @@ struct import_options {
     const char *on_conflict, *rejects, *state; /* NULL: not given */
     uint64_t skip;
     struct cli_list tubes;
-    bool is_dry;
+    bool is_dry, wants_all_settings;
 };
 
 static bool is_beanstalk(const char *path)
@@ -828,6 +886,7 @@ static int import_file(struct import *import, const struct import_options *optio
                        const struct cli_args *args)
 {
     import->skip = options->skip;
+    import->wants_all_settings = options->wants_all_settings;
     import->batches.on_conflict = options->on_conflict ? options->on_conflict : "keep";
     import->batches.retry = import->retry;
     int exit_code = import_state_open(&import->state, options->state, args->url);
@@ -869,6 +928,8 @@ static int import_command(int argc, char **argv)
         {"state", CLI_TEXT, &options.state, "FILE",
          "Store the progress in FILE, and continue from there"},
         {"skip", CLI_COUNT, &options.skip, "N", "Skip the first N lines"},
+        {"all-settings", CLI_SWITCH, &options.wants_all_settings, NULL,
+         "Reject a topic with a setting that the server's store lacks (default: leave it out)"},
         {"tube", CLI_LIST, &options.tubes, "NAME", "Only this tube of beanstalkd; repeatable"},
         {"dry-run", CLI_SWITCH, &options.is_dry, NULL,
          "Show the pending jobs of beanstalkd, and change nothing"},

@@ -66,7 +66,7 @@ bool retry_helps(const struct client *client, CURLcode code)
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return false;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-    return code != CURLE_OK || status >= 500 || status == 429;
+    return code != CURLE_OK || (status >= 500 && status != 501) || status == 429;
 }
 
 bool retry_helps_code(const char *code)

@@ -304,6 +304,19 @@ def test_a_setting_that_the_store_lacks_is_rejected_by_name(server):
     assert (status, code) == (501, "unsupported") and "'one_shard'" in detail
 
 
+def test_an_import_leaves_out_a_setting_that_the_store_lacks(server):
+    client = server.client()
+    if client.call("PUT", "/v1/topics/probe?one_shard=true").status != 501:
+        pytest.skip("this store has all settings")
+    line = json.dumps({"topic": "moved", "settings": {"max_attempts": 5, "limit": 7, "one_shard": True}, "paused": False}).encode()
+    whole = server.cli("import", "--all-settings", input=line)
+    assert whole.returncode == 1 and b"line 1 refused" in whole.stderr and client.call("GET", "/v1/topics/moved").status == 404
+    ended = server.cli("import", input=line)
+    assert ended.returncode == 0 and b"line 1: 'one_shard' of the topic 'moved' is left out" in ended.stderr, ended.stderr
+    shown = client.topic("moved")["settings"]
+    assert (shown["max_attempts"], shown["limit"], shown.get("one_shard")) == (5, 7, None)
+
+
 def has_strict_order(client):
     info = client.good("GET", "/v1/info")
     return info["shards"] == 1 and info["store"] != "mysql"

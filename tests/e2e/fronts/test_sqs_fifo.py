@@ -187,3 +187,18 @@ def test_a_store_without_strict_order_has_no_fifo_queues(start_server):
     sqs = client_of(start_server("--sqs", f"{REGION}/{ACCOUNT}", *FLAGS, "--shards", "2").port)
     code, message = refused(sqs.create_queue, QueueName="q.fifo", Attributes=FIFO)
     assert code == "AWS.SimpleQueueService.UnsupportedOperation" and "no FIFO queues" in message
+
+
+def test_settings_of_the_topic_do_not_end_the_fifo_queue(start):
+    server, sqs = start()
+    url, client = made(sqs), server.client()
+    before = client.good("GET", "/v1/topics/q.fifo")["settings"]
+    put = client.good("PUT", "/v1/topics/q.fifo", b'{"max_attempts":5}')["settings"]
+    assert put["max_attempts"] == 5 and (put["group_order"], put["sqs"]) == ("strict", before["sqs"]) and "lease_for" not in put
+    for method, body in (("PUT", b'{"group_order":"free"}'), ("PUT", b'{"sqs":{"delay":5}}'), ("PATCH", b'{"group_order":"free"}'), ("PATCH", b'{"sqs":null}')):
+        answer = client.call(method, "/v1/topics/q.fifo", body)
+        assert (answer.status, answer.json()["code"]) == (409, "fifo_queue"), (method, body)
+    for number in range(2):
+        send(sqs, url, f"{number}")
+    assert [message["Body"] for message in received(sqs, url)] == ["0"]
+    client.good("PUT", "/v1/topics/other.fifo", b'{"max_attempts":5}')
