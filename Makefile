@@ -70,12 +70,12 @@ install: ## install the built program to PREFIX=/usr/local, below DESTDIR if giv
 uninstall: ## remove the files of `make install`; keeps jobs and a changed configuration
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install --uninstall
 
-package: ## build Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the release number of the package
-	@scripts/setup build package
-	@RELEASE="$(RELEASE)" scripts/package
+package: ## build Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the release number of the package; ARCH=arm64: for that processor, in build-package-arm64/
+	@scripts/setup build package $(if $(filter arm64,$(ARCH)),arm64)
+	@RELEASE="$(RELEASE)" ARCH="$(ARCH)" scripts/package
 
 clean: ## remove all build directories
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings build-generated
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-package-arm64 build-arm64 build-sysroot build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings build-generated
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
