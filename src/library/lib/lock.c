@@ -7,10 +7,27 @@
 
 /* ---- fork ---- */
 
+/* Number of calls of fork between the process that made the first queue and this one. qemu accepts
+ * MADV_WIPEONFORK and does not wipe; the page alone detects a child that was made without fork. */
+static atomic_uint forks;
+
+static void forks_count(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void forks_watch(void)
+{
+    (void)pthread_atfork(NULL, NULL, forks_count);
+}
+
 /* Maps a page that the kernel wipes in a child. Reading it is free, whereas getpid is a system
  * call. */
 void lib_fork_mark_make(struct tarry *queue)
 {
+    static pthread_once_t watched = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&watched, forks_watch);
+    queue->forks = atomic_load(&forks);
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     queue->pid = getpid();
@@ -32,7 +49,8 @@ void lib_fork_mark_free(struct tarry *queue)
 
 bool lib_is_forked(const struct tarry *queue)
 {
-    return queue->fork_mark ? !*queue->fork_mark : queue->pid != getpid();
+    return queue->forks != atomic_load_explicit(&forks, memory_order_relaxed) ||
+           (queue->fork_mark ? !*queue->fork_mark : queue->pid != getpid());
 }
 
 /* ---- entering and leaving ---- */

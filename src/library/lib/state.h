@@ -57,6 +57,7 @@ struct tarry {
     struct directory *directory; /* NULL: in memory */
     struct clock clock;
     bool has_test_clock;
+    unsigned forks;           /* when the queue was made */
     volatile char *fork_mark; /* 1, and 0 in a child; NULL: unsupported, compare `pid` */
     pid_t pid;
     struct memory *memory; /* NULL: in a directory */

@@ -528,24 +528,38 @@ static struct target_report leave(struct leaver *leaver)
     return report;
 }
 
+/* Returns whether this kernel counts the bytes of a connection; qemu does not pass them on. */
+static bool kernel_counts_bytes(void)
+{
+    char info[256];
+    socklen_t bytes = sizeof info;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, info, &bytes), 0);
+    close(fd);
+    return bytes > 200;
+}
+
+/* A request that the peer did not read is sent again if the kernel proves that; else the attempt has failed. */
+static void expect_sent_again(struct leaver *leaver)
+{
+    struct target_report report = leave(leaver);
+    bool is_proved = kernel_counts_bytes();
+    assert_string_equal(report.error, is_proved ? "" : "closed without an answer");
+    assert_int_equal(report.outcome, is_proved ? TARGET_DONE : TARGET_FAILED);
+    assert_int_equal(leaver->whole, is_proved ? 2 : 1);
+}
+
 static void an_unread_request_is_sent_again(void **state)
 {
-    struct leaver leaver = {0};
     (void)state;
-    struct target_report report = leave(&leaver);
-    assert_string_equal(report.error, "");
-    assert_int_equal(report.outcome, TARGET_DONE);
-    assert_int_equal(leaver.whole, 2);
+    expect_sent_again(&(struct leaver){0});
 }
 
 static void a_connection_that_was_closed_already_takes_nothing(void **state)
 {
-    struct leaver leaver = {.leaves_early = true};
     (void)state;
-    struct target_report report = leave(&leaver);
-    assert_string_equal(report.error, "");
-    assert_int_equal(report.outcome, TARGET_DONE);
-    assert_int_equal(leaver.whole, 2);
+    expect_sent_again(&(struct leaver){.leaves_early = true});
 }
 
 static void a_request_that_was_read_in_part_is_not_sent_again(void **state)
