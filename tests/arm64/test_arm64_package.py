@@ -1,5 +1,5 @@
 """The packages for arm64, made by a cross compiler: installed by apt in a Debian for arm64, whose programs qemu runs. The server starts, and jobs go through by
-HTTP and by the command line. Needs root."""
+HTTP and by the command line. Needs root. TARRY_TEST_PACKAGES=DIR: tries the packages of that directory instead of making them."""
 
 import json
 import os
@@ -33,7 +33,9 @@ def in_root(root, *command, **more):
 
 @pytest.fixture(scope="session")
 def packages():
-    """Makes the packages twice; the second time with all files made anew."""
+    """Makes the packages, as the owner of this tree."""
+    if made := os.environ.get("TARRY_TEST_PACKAGES"):
+        return {path.name.split("_")[0]: path for path in pathlib.Path(made).glob("*_arm64.deb")}
     place = REPO / "build-package-arm64"
     owner = REPO.stat().st_uid
     lowered = {"user": owner, "group": REPO.stat().st_gid, "extra_groups": []} if os.geteuid() == 0 and owner else {}
@@ -63,7 +65,7 @@ def root(packages):
         for package in packages.values():
             shutil.copy(package, place / "root")
         in_root(place, "apt-get", "update", "-q")
-        in_root(place, "apt-get", "install", "-q", "-y", "--no-install-recommends", *(f"/root/{package.name}" for package in packages.values()))
+        in_root(place, "apt-get", "install", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io", *(f"/root/{package.name}" for package in packages.values()))
         yield place
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -73,6 +75,7 @@ def root(packages):
 def server(root):
     """The installed server as its user, and its port."""
     port = free_port()
+    in_root(root, "install", "-d", "-m", "700", "-o", "tarry", "-g", "tarry", "/var/lib/tarry")  # as the unit does
     process = subprocess.Popen([*ALONE, "chroot", str(root), "runuser", "-u", "tarry", "--", "tarry", "serve", "--data", "/var/lib/tarry", "--listen", f"127.0.0.1:{port}"],
                                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}, start_new_session=True)
     until = time.monotonic() + 60

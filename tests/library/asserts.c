@@ -72,7 +72,8 @@ int main(void)
 {
     static char received[1024], output[1024];
     if (!run(1, received, output) || !strstr(received, "descriptor.c:") ||
-        !strstr(received, "' failed") || output[0])
+        !strstr(received, "' failed") ||
+        (output[0] && strncmp(output, "qemu: ", 6))) /* qemu reports each abort */
         return fprintf(stderr, "hook: received '%s', printed '%s'\n", received, output), 1;
     if (!run(0, received, output) || received[0] || !strstr(output, "descriptor.c:"))
         return fprintf(stderr, "no hook: received '%s', printed '%s'\n", received, output), 1;
