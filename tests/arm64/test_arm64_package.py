@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -87,7 +86,7 @@ def server(root):
             assert process.poll() is None and time.monotonic() < until, "the server did not start"
             time.sleep(0.2)
     yield port
-    os.killpg(process.pid, signal.SIGTERM)
+    process.terminate()
     process.wait(60)
 
 
@@ -123,7 +122,7 @@ def test_a_job_goes_through_by_curl_and_by_the_command_line(root, server):
     [job] = taken["jobs"]
     assert job["id"] == "1" and job["body"] == {"total": 12}
     run("curl", "-sf", "-X", "POST", f"{base}/ack", "-H", "Content-Type: application/json", "-d", json.dumps({"leases": [job["lease"]]}))
-    tarry = ("tarry", "--server", f"http://127.0.0.1:{server}")
+    tarry = ("env", f"TARRY_URL=http://127.0.0.1:{server}", "tarry")
     in_root(root, *tarry, "push", "orders", "2", "--delay", "1s", "--body", "paid?")
     taken = in_root(root, *tarry, "take", "orders", "--wait", "20s", "--json").stdout
     assert '"id":"2"' in taken.replace(" ", ""), taken

@@ -87,7 +87,8 @@ CLAIM(answered_changes_survive_a_restart)
     assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
     assert_int_equal(tarry_next_ms(queue), -1);
     assert_int_equal(tarry_advance(queue, 1), TARRY_BAD_OPTION);
-    assert_in_range(time(NULL) + 5 - tarry_now_ms(queue) / 1000, 4, 7); /* time() may lag by a tick */
+    assert_in_range(time(NULL) + 5 - tarry_now_ms(queue) / 1000, 4,
+                    7); /* time() may lag by a tick */
     assert_int_equal(rig_push(queue, "b", 3600000), TARRY_CREATED);
     assert_int_equal(tarry_close(queue), TARRY_OK);
 
