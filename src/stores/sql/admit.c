@@ -23,13 +23,14 @@ static bool is_time(int64_t ms)
     return ms >= 0 && ms <= TIME_MS_MAX;
 }
 
+/* A waiting job that is taken has one pair more than a push may give. */
 static bool is_meta(struct slice meta)
 {
     struct slice name, value;
     size_t at = 0;
     while (job_meta_next(meta, &at, &name, &value))
         ;
-    return at == meta.len && meta.len <= JOB_META_BYTES_MAX;
+    return at == meta.len && meta.len <= JOB_META_BYTES_MAX + BATCH_META_BYTES_MAX;
 }
 
 const char *sql_admit_fault(const struct job *job)

@@ -30,7 +30,9 @@ void sql_call_reset_results(struct sql_call *call)
 {
     for (size_t i = 0; i < call->results.count; i++)
         call->result_free(call->results.at[i]);
-    call->results.count = 0;
+    for (size_t i = 0; i < call->blocks.count; i++)
+        free(call->blocks.at[i]);
+    call->results.count = call->blocks.count = 0;
     free(call->items);
     free(call->jobs);
     free(call->finished);
@@ -59,6 +61,7 @@ void sql_call_free(struct sql_call *call)
 {
     sql_call_reset_results(call);
     sql_results_fini(&call->results);
+    sql_results_fini(&call->blocks);
     sql_observations_fini(&call->observations);
     sql_leases_fini(&call->ends);
     buffer_fini(&call->names);

@@ -168,6 +168,7 @@ struct sql_dialect {
     bool keeps_finished;         /* finished jobs and waits for their end */
     bool groups;                 /* groups, limits, rates and holds */
     bool strict_groups;          /* and their strict order */
+    bool batches;                /* jobs that wait for members */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */

@@ -99,6 +99,8 @@ void sql_effects_init(struct sql_effects *effects)
 void sql_effects_clear(struct sql_effects *effects)
 {
     effects->tallies.count = effects->notifications.count = effects->holds.count = 0;
+    effects->batches.count = 0;
+    effects->has_batches = false;
     effects->expire_ms = INT64_MAX;
     effects->failed = false;
     buffer_clear(&effects->events);
@@ -111,6 +113,7 @@ void sql_effects_fini(struct sql_effects *effects)
     sql_tallies_fini(&effects->tallies);
     sql_notification_list_fini(&effects->notifications);
     sql_holds_fini(&effects->holds);
+    sql_batch_changes_fini(&effects->batches);
     buffer_fini(&effects->events);
 }
 
@@ -165,6 +168,42 @@ void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease
     struct sql_hold hold = {.lease = *lease, .until_ms = until_ms};
     if (!sql_holds_add(&effects->holds, hold))
         effects->failed = true;
+}
+
+struct sql_batch_change *sql_effects_batch(struct sql_effects *effects, int64_t batch)
+{
+    struct sql_batch_changes *changes = &effects->batches;
+    for (size_t i = changes->count; i > 0; i--)
+        if (changes->at[i - 1].batch == batch)
+            return &changes->at[i - 1];
+    if (!sql_batch_changes_add(changes, (struct sql_batch_change){.batch = batch})) {
+        effects->failed = true;
+        return NULL;
+    }
+    return &changes->at[changes->count - 1];
+}
+
+void sql_effects_member(struct sql_effects *effects, int64_t batch, enum batch_outcome before,
+                        enum batch_outcome after)
+{
+    struct sql_batch_change *change = sql_effects_batch(effects, batch);
+    if (change && before < BATCH_OUTCOMES)
+        change->counts[before]--;
+    if (change && after < BATCH_OUTCOMES)
+        change->counts[after]++;
+}
+
+static int batch_change_compare(const void *left, const void *right)
+{
+    const struct sql_batch_change *a = left, *b = right;
+    return a->batch < b->batch ? -1 : a->batch > b->batch;
+}
+
+void sql_effects_sort_batches(struct sql_effects *effects)
+{
+    struct sql_batch_changes *changes = &effects->batches;
+    if (changes->count > 1)
+        qsort(changes->at, changes->count, sizeof *changes->at, batch_change_compare);
 }
 
 void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms)

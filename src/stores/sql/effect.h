@@ -76,6 +76,7 @@ struct sql_notification { /* Notification about one topic. */
     bool look;      /* a pause began or ended, or many jobs changed */
     bool listens;   /* without a topic: another server wants to receive events */
     bool ended;     /* without a topic: a job has ended that a client of this server waits for */
+    bool batched;   /* without a topic: a user's transaction has changed batches */
     /* without a topic: a message (sql/audience.h), valid until the next notification */
     struct slice events;
     bool misses_events; /* without a topic: messages before this one were missed */
@@ -88,10 +89,20 @@ struct sql_hold { /* Lease that this server starts or stops watching. */
 };
 VECTOR_DECLARE(sql_holds, struct sql_hold)
 
+/* A change of the counts of a batch (queue/life.h). All zero: its waiting job has ended, or more is
+ * stored in the database. */
+struct sql_batch_change {
+    int64_t batch;
+    int32_t counts[BATCH_OUTCOMES];
+};
+VECTOR_DECLARE(sql_batch_changes, struct sql_batch_change)
+
 struct sql_effects {
     struct sql_tallies tallies;
     struct sql_notification_list notifications;
     struct sql_holds holds;
+    struct sql_batch_changes batches; /* without a second entry for a batch */
+    bool has_batches; /* the transaction stored changes of batches in the database */
     int64_t expire_ms;    /* lowest end of a ttl; INT64_MAX: no ttl */
     bool failed;          /* out of memory: the transaction must not be committed */
     bool has_listener;    /* a consumer listens to events */
@@ -111,6 +122,13 @@ void sql_effects_count(struct sql_effects *effects, int64_t topic,
 struct sql_notification *sql_effects_notification(struct sql_effects *effects, struct slice topic);
 void sql_effects_due(struct sql_effects *effects, struct slice topic, int64_t due_ms);
 void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease, int64_t until_ms);
+/* Counts a change of the outcome of a member. `before` BATCH_OUTCOMES: it is a new member. */
+void sql_effects_member(struct sql_effects *effects, int64_t batch, enum batch_outcome before,
+                        enum batch_outcome after);
+/* Notes a batch without a change of its counts. Returns its change, or NULL if out of memory. */
+struct sql_batch_change *sql_effects_batch(struct sql_effects *effects, int64_t batch);
+/* Sorts the changes of batches, in the order in which each transaction locks them. */
+void sql_effects_sort_batches(struct sql_effects *effects);
 void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms); /* 0: no change */
 /* Appends an event if a consumer listens. Copies all that the event points to. */
 void sql_effects_publish(struct sql_effects *effects, const struct job_event *event);

@@ -129,6 +129,8 @@ void sql_hints_receive(struct sql_hints *hints, const struct sql_notification *n
         sql_audience_elsewhere(&hints->audience);
     if (notification->ended)
         hints->context->awaits.is_notified = true;
+    if (notification->batched)
+        hints->expire_ms = 0;
     if (notification->misses_events)
         sql_audience_miss(&hints->audience);
     if (notification->events.len)

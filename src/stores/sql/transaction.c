@@ -45,7 +45,7 @@ static bool is_push_alone(const struct sql_transaction *transaction, const struc
     if (call->kind != SQL_CALL_COMMAND || command->kind != COMMAND_PUSH)
         return false;
     for (size_t i = 0; i < command->count; i++)
-        if (command->pushes[i].ended ||
+        if (command->pushes[i].ended || command->pushes[i].batch ||
             (!is_alone && is_due_soon(transaction, &command->pushes[i])))
             return false;
     return true;

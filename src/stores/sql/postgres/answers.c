@@ -6,6 +6,7 @@
 #include "queue/groups.h"
 #include "queue/status.h"
 #include "sql/topic.h"
+#include "sql/waiting.h"
 
 #include <stdio.h>
 
@@ -60,13 +61,18 @@ static struct slice row_text(const PGresult *result, int row, int column)
 
 /* Reads an array. Its header is: dimensions, has NULLs, type of the items, size, first index. Each
  * item is preceded by its length. */
-static void row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
+static void row_numbers(const PGresult *result, int row, int column, int64_t *numbers, size_t count)
 {
     struct slice text = row_text(result, row, column);
     const size_t header = 20, item = 12;
-    memset(counts, 0, SQL_COUNTS * sizeof *counts);
-    for (size_t i = 0; i < SQL_COUNTS && text.len >= header + (i + 1) * item; i++)
-        counts[i] = (int64_t)big_endian(text.at + header + i * item + 4, 8);
+    memset(numbers, 0, count * sizeof *numbers);
+    for (size_t i = 0; i < count && text.len >= header + (i + 1) * item; i++)
+        numbers[i] = (int64_t)big_endian(text.at + header + i * item + 4, 8);
+}
+
+static void row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
+{
+    row_numbers(result, row, column, counts, SQL_COUNTS);
 }
 
 /* Columns of tarry._did. */
@@ -84,7 +90,10 @@ enum {
     DID_CANCEL_REQUESTED,
     DID_ATTEMPT,
     DID_WAS_DUE,
-    DID_ITEM
+    DID_ITEM,
+    DID_BATCH,
+    DID_MOVED,
+    DID_OWN
 };
 
 /* Columns of tarry._shown. */
@@ -120,6 +129,8 @@ enum {
     SHOWN_STEPS,
     SHOWN_GROUP,
     SHOWN_TURN,
+    SHOWN_BATCHES,
+    SHOWN_WAITING,
     /* Columns of tarry._seen only. */
     SEEN_PROGRESS,
     SEEN_KEEP,
@@ -152,6 +163,12 @@ static const struct {
     {"too_many_topics", QUEUE_TOO_MANY_TOPICS, NULL},
     {"too_many_groups", QUEUE_TOO_MANY_GROUPS, NULL},
     {"group_full", QUEUE_GROUP_FULL, NULL},
+    {"no_batch", QUEUE_NO_BATCH, NULL},
+    {"batch_closed", QUEUE_BATCH_CLOSED, NULL},
+    {"waits", QUEUE_WAITS, NULL},
+    {"too_many_batches", QUEUE_TOO_MANY_BATCHES, NULL},
+    {"too_many_members", QUEUE_TOO_MANY_MEMBERS, NULL},
+    {"too_deep", QUEUE_BAD_OPTION, "batch"},
     {"not_empty", QUEUE_NOT_EMPTY, NULL},
     {"topic_full", QUEUE_TOPIC_FULL, NULL},
     {"bad_at", QUEUE_BAD_OPTION, "at"},
@@ -168,6 +185,21 @@ static enum queue_status status_of(struct slice word, const char **detail)
     return QUEUE_UNAVAILABLE; /* a status of a newer schema */
 }
 
+/* Notes what an item did to batches. */
+static void note_batches(struct postgres_link *link, const PGresult *result, int row)
+{
+    enum { BEFORE = 8 }; /* see tarry._moved */
+    struct sql_effects *effects = &link->context->effects;
+    if (!row_is_null(result, row, DID_BATCH)) {
+        int64_t moved = postgres_row_number(result, row, DID_MOVED);
+        sql_effects_member(effects, postgres_row_number(result, row, DID_BATCH),
+                           (enum batch_outcome)(moved / BEFORE),
+                           (enum batch_outcome)(moved % BEFORE));
+    }
+    if (!row_is_null(result, row, DID_OWN))
+        (void)sql_effects_batch(effects, postgres_row_number(result, row, DID_OWN));
+}
+
 static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result,
                      int row)
 {
@@ -176,12 +208,13 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
     enum queue_status status;
     const char *detail;
     row_counts(result, row, DID_COUNTS, counts);
+    note_batches(link, result, row);
     sql_effects_count(&link->context->effects, postgres_row_number(result, row, DID_TOPIC), counts);
     sql_effects_expire(&link->context->effects, postgres_row_number(result, row, DID_EXPIRE));
     status = status_of(row_text(result, row, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED ||
          status == QUEUE_CANCELLED) &&
-        (state == JOB_DELAYED || state == JOB_READY))
+        (state == JOB_DELAYED || state == JOB_READY) && !row_is_null(result, row, DID_DUE))
         sql_effects_due(&link->context->effects, topic, postgres_row_number(result, row, DID_DUE));
     if (row_flag(result, row, DID_DIED)) {
         struct sql_notification *notification =
@@ -318,8 +351,20 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->body = row_text(result, row, SHOWN_BODY);
     job->next_due_ms = postgres_row_number(result, row, SHOWN_NEXT_DUE);
     job->group = row_text(result, row, SHOWN_GROUP);
+    job->batch = row_text(result, row, SHOWN_BATCHES);
     if (job->policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(row_text(result, row, SHOWN_STEPS), &job->policy.backoff);
+}
+
+/* Adds the batch of a waiting job. */
+static bool fill_waiting(struct sql_call *call, struct queue_job *job, const PGresult *result,
+                         int row, bool is_taken)
+{
+    int64_t figures[SQL_WAITING_FIGURES];
+    if (row_is_null(result, row, SHOWN_WAITING))
+        return true;
+    row_numbers(result, row, SHOWN_WAITING, figures, SQL_WAITING_FIGURES);
+    return sql_waiting_show(call, job, figures, is_taken);
 }
 
 struct taken_row {
@@ -403,6 +448,8 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
     for (size_t i = 0; i < count; i++) {
         fill_job(&call->jobs[i].job, result, (int)i);
         fill_seen(&call->jobs[i], &call->finished[i], result, (int)i);
+        if (!fill_waiting(call, &call->jobs[i], result, (int)i, false))
+            return false;
     }
     call->job_count = count;
     return true;
@@ -420,6 +467,8 @@ static bool fill_taken(struct sql_call *call, struct postgres_link *link, const 
     for (size_t i = 0; i < count; i++) {
         struct queue_job *job = &call->jobs[i];
         fill_job(&job->job, result, rows[i].row);
+        if (!fill_waiting(call, job, result, rows[i].row, true))
+            return false;
         int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
             .topic = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_TOPIC),
@@ -535,8 +584,9 @@ static bool read_list(struct sql_call *call, const PGresult *result)
         return false;
     if (count > limit) {
         const struct queue_job *last = &call->jobs[limit - 1];
-        struct queue_cursor cursor = {.due_ms =
-                                          last->end ? last->end->finished_ms : last->job.due_ms,
+        struct queue_cursor cursor = {.due_ms = last->end ? last->end->finished_ms
+                                                          : postgres_row_number(result, (int)limit - 1,
+                                                                                SHOWN_DUE),
                                       .sequence = last->job.sequence};
         call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
     }
@@ -621,6 +671,13 @@ static void read_group_put(struct sql_call *call, struct postgres_link *link,
         notification->look = true;
 }
 
+/* Notes whether a statement has stored changes of batches. */
+static void note_stored(struct postgres_link *link, const PGresult *result, int column)
+{
+    struct sql_effects *effects = &link->context->effects;
+    effects->has_batches = effects->has_batches || row_flag(result, 0, column);
+}
+
 /* Reads the result of a topic call, except the figures. */
 static void read_topic(struct sql_call *call, struct postgres_link *link,
                        enum postgres_statement statement, const PGresult *result)
@@ -633,6 +690,7 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
         statement == POSTGRES_REDRIVE) {
         uint64_t jobs = (uint64_t)postgres_row_number(result, 0, 1);
         call->step_affected = jobs;
+        note_stored(link, result, 2);
         if (call->affected > 0 && call->status == QUEUE_NOT_FOUND)
             call->status = QUEUE_OK; /* it was deleted between two steps */
         call->has_more = statement != POSTGRES_DELETE && jobs >= POSTGRES_STEP_JOBS &&
@@ -709,6 +767,19 @@ static void read_expire(struct sql_call *call, struct postgres_link *link, const
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
     sql_effects_publish_lines(&link->context->effects, row_text(result, 0, 2));
+    note_stored(link, result, 3);
+}
+
+void postgres_batches_read(struct postgres_link *link, const PGresult *result)
+{
+    enum { TOPIC, DUE };
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        int64_t due_ms = postgres_row_number(result, i, DUE);
+        if (row_is_null(result, i, TOPIC)) /* something is left to do */
+            sql_effects_expire(&link->context->effects, due_ms);
+        else
+            sql_effects_due(&link->context->effects, row_text(result, i, TOPIC), due_ms);
+    }
 }
 
 static void read_adopt(struct postgres_link *link, const PGresult *result)
@@ -790,6 +861,7 @@ static void read_created(struct postgres_link *link, const struct postgres_item 
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_PUSHED] = 1};
     counts[push->past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
     sql_call_created(item->call, item->index, now_ms);
+    note_batches(link, rows, row);
     sql_effects_count(effects, postgres_row_number(rows, row, DID_TOPIC), counts);
     sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
     sql_effects_due(effects, push->topic, out->due_ms);

@@ -15,5 +15,7 @@ int64_t postgres_row_number(const PGresult *result, int row, int column);
 /* Reads the result of one statement and takes ownership of `rows`. Returns false if out of memory. */
 bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
                         PGresult *rows);
+/* Reads the jobs that the end of the transaction made due (postgres_batches_send). */
+void postgres_batches_read(struct postgres_link *link, const PGresult *result);
 
 #endif

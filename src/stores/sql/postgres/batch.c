@@ -166,14 +166,26 @@ bool postgres_batch_params(struct postgres_batch *batch, struct postgres_params 
     return is_good;
 }
 
-bool postgres_batch_keys_add(struct postgres_batch_keys *keys, uint64_t hash)
+/* Returns the slot with the key, or the empty one for it. */
+static size_t batch_keys_slot(const struct postgres_batch_keys *keys, uint64_t hash)
 {
     size_t slot = hash & (POSTGRES_BATCH_KEYS - 1);
+    while (keys->slots[slot] && keys->slots[slot] != hash)
+        slot = (slot + 1) & (POSTGRES_BATCH_KEYS - 1);
+    return slot;
+}
+
+bool postgres_batch_keys_have(const struct postgres_batch_keys *keys, uint64_t hash)
+{
+    return keys->slots[batch_keys_slot(keys, hash ? hash : 1)] != 0;
+}
+
+bool postgres_batch_keys_add(struct postgres_batch_keys *keys, uint64_t hash)
+{
     hash = hash ? hash : 1;
     if (keys->count >= POSTGRES_BATCH_KEYS / 2)
         return false;
-    while (keys->slots[slot] && keys->slots[slot] != hash)
-        slot = (slot + 1) & (POSTGRES_BATCH_KEYS - 1);
+    size_t slot = batch_keys_slot(keys, hash);
     if (keys->slots[slot])
         return false;
     keys->slots[slot] = hash;

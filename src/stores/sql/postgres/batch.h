@@ -61,7 +61,7 @@ struct postgres_item { /* An item of a call. */
 };
 VECTOR_DECLARE(postgres_items, struct postgres_item)
 
-enum { POSTGRES_BATCH_ARRAYS_MAX = 22 };
+enum { POSTGRES_BATCH_ARRAYS_MAX = 23 };
 
 struct postgres_batch { /* The parameters of one statement. */
     struct postgres_array arrays[POSTGRES_BATCH_ARRAYS_MAX];
@@ -99,6 +99,7 @@ bool postgres_batch_params(struct postgres_batch *batch, struct postgres_params 
 /* Adds a key. Returns false if it is already contained, or if the set is full. The caller must then
  * send the batches and clear the keys. */
 bool postgres_batch_keys_add(struct postgres_batch_keys *keys, uint64_t hash);
+bool postgres_batch_keys_have(const struct postgres_batch_keys *keys, uint64_t hash);
 void postgres_batch_keys_clear(struct postgres_batch_keys *keys);
 
 #endif

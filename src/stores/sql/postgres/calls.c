@@ -4,6 +4,7 @@
 #include "queue/cursor.h"
 #include "queue/groups.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 enum {
@@ -13,13 +14,14 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLT itlXxT");
-    postgres_batch_init(&link->changes, "ittiliblb");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLTT itlXxT");
+    postgres_batch_init(&link->changes, "ittiliblbB");
     postgres_batch_init(&link->answers, "iiilllllbxxliXXL");
     postgres_batch_init(&link->acks, "riillllXX");
     postgres_batch_init(&link->awaits, "tt");
     postgres_batch_init(&link->leaves, "tt");
     postgres_batch_init(&link->ended, "ttilxx");
+    postgres_batch_init(&link->batches, "liiiii");
     postgres_batch_init(&link->agains, "iilllliliixx");
 }
 
@@ -32,6 +34,7 @@ void postgres_batches_fini(struct postgres_link *link)
     postgres_batch_fini(&link->awaits);
     postgres_batch_fini(&link->leaves);
     postgres_batch_fini(&link->ended);
+    postgres_batch_fini(&link->batches);
     postgres_batch_fini(&link->agains);
     postgres_items_fini(&link->sent);
 }
@@ -125,6 +128,53 @@ static bool begin_item(struct postgres_link *link, uint64_t hash)
             postgres_batch_keys_add(&link->keys, hash));
 }
 
+/* ---- batches of jobs ---- */
+
+enum { WISH_BYTES = JOB_TOPIC_BYTES_MAX + JOB_ID_BYTES_MAX + 320 };
+
+/* Writes the lease of the member that adds another one, as tarry._join reads it. A lease of another
+ * store is that of no member. */
+static void parent_write(struct slice parent, const struct mac_key *key, char *out, size_t out_bytes)
+{
+    struct sql_lease lease;
+    if (parent.len && sql_lease_parse(parent, key, &lease))
+        (void)snprintf(out, out_bytes, "%u,%u,%lld,%llu,%llu,%lld", lease.topic, lease.level,
+                       (long long)lease.due_ms, (unsigned long long)lease.sequence,
+                       (unsigned long long)lease.delivery, (long long)lease.taken_ms);
+}
+
+/* Writes the batches of a push as tarry._push takes them. Returns an empty text if it has none. */
+static struct slice wish_write(const struct queue_push *push, const struct mac_key *key,
+                               char out[WISH_BYTES])
+{
+    const struct queue_batch *batch = push->batch;
+    char parent[160] = "";
+    if (!batch)
+        return (struct slice){0};
+    parent_write(batch->parent, key, parent, sizeof parent);
+    int len = snprintf(
+        out, WISH_BYTES, "%.*s %.*s %s %d %d %u %lld %lld %u %u %u %u", (int)batch->topic.len,
+        batch->topic.at ? batch->topic.at : "", (int)batch->id.len,
+        batch->id.at ? batch->id.at : "", parent, batch->waits,
+        batch->on_dead ? (int)batch->on_dead : BATCH_GO, batch->members,
+        (long long)(batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS),
+        (long long)(batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS),
+        batch->past.of[BATCH_ACKED], batch->past.of[BATCH_DEAD], batch->past.of[BATCH_CANCELLED],
+        batch->past.of[BATCH_EXPIRED]);
+    assert(len > 0 && len < WISH_BYTES);
+    return slice_make(out, (size_t)len);
+}
+
+/* Returns true if both pushes are ordinary jobs, or members of one batch that nothing else
+ * distinguishes. */
+static bool batches_are_alike(const struct queue_batch *a, const struct queue_batch *b)
+{
+    if (!a || !b)
+        return a == b;
+    return !a->waits && !b->waits && !a->parent.len && !b->parent.len &&
+           slice_equals(a->topic, b->topic) && slice_equals(a->id, b->id);
+}
+
 static bool policies_are_equal(const struct policy *a, const struct policy *b)
 {
     return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
@@ -144,7 +194,8 @@ static bool pushes_are_alike(const struct queue_push *a, const struct queue_push
            a->on_conflict == b->on_conflict && a->past.attempt == b->past.attempt &&
            a->past.dead == b->past.dead && policies_are_equal(&a->policy, &b->policy) &&
            slice_equals(a->topic, b->topic) && slice_equals(a->content_type, b->content_type) &&
-           slice_equals(a->past.error, b->past.error) && keep_number(a) == keep_number(b);
+           slice_equals(a->past.error, b->past.error) && keep_number(a) == keep_number(b) &&
+           batches_are_alike(a->batch, b->batch);
 }
 
 static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
@@ -167,8 +218,9 @@ static size_t add_push_group(struct postgres_link *link, const struct queue_push
     postgres_array_number(array++, push->past.dead);
     postgres_array_bytes(array++, push->past.error);
     postgres_array_number(array++, keep_number(push));
-    char steps[BACKOFF_STEPS_BYTES_MAX];
-    postgres_array_bytes(array, policy_write_steps(&push->policy.backoff, steps));
+    char steps[BACKOFF_STEPS_BYTES_MAX], wish[WISH_BYTES];
+    postgres_array_bytes(array++, policy_write_steps(&push->policy.backoff, steps));
+    postgres_array_bytes(array, wish_write(push, &link->context->key, wish));
     return group;
 }
 
@@ -212,14 +264,23 @@ static bool send_push_once(struct sql_call *call, struct postgres_link *link, si
         postgres_params_number(&params, push->keep_finished_ms);
     else
         postgres_params_null(&params);
-    char steps[BACKOFF_STEPS_BYTES_MAX];
+    char steps[BACKOFF_STEPS_BYTES_MAX], wish[WISH_BYTES];
     postgres_params_bytes(&params, policy_write_steps(&push->policy.backoff, steps));
     postgres_params_bytes(&params, push->group);
+    postgres_params_bytes(&params, wish_write(push, &link->context->key, wish));
     return send_batches(link) &&
            send_step(
                link,
                (struct postgres_step){.call = call, .statement = POSTGRES_PUSH_ONCE, .first = i},
                &params);
+}
+
+/* Sends the waiting job before its members. */
+static bool send_before_member(struct postgres_link *link, const struct queue_batch *batch)
+{
+    return !batch->topic.len ||
+           !postgres_batch_keys_have(&link->keys, hash_pair(batch->topic, batch->id, 0).low) ||
+           send_batches(link);
 }
 
 static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
@@ -228,6 +289,8 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     struct postgres_batch *batch = &link->pushes;
     if (push->once.len)
         return send_push_once(call, link, i);
+    if (push->batch && !send_before_member(link, push->batch))
+        return false;
     if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
         !postgres_batch_add(batch, call, i))
         return false;
@@ -240,7 +303,8 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     postgres_array_bytes(array++, push->meta);
     postgres_array_bytes(array++, push->body);
     postgres_array_bytes(array++, push->group);
-    return true;
+    /* the lease of its parent may be answered next */
+    return !push->batch || !push->batch->parent.len || send_batches(link);
 }
 
 static bool add_change(struct sql_call *call, struct postgres_link *link, size_t i)
@@ -248,6 +312,8 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     const struct queue_change *change = &call->command->changes[i];
     struct postgres_batch *batch = &link->changes;
     struct postgres_array *array = batch->arrays;
+    if (change->verb == QUEUE_CLOSE && !send_batches(link)) /* after the members */
+        return false;
     if (!begin_item(link, hash_pair(change->topic, change->id, 0).low) ||
         !postgres_batch_add(batch, call, i))
         return false;
@@ -260,6 +326,7 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     postgres_array_number(array++, change->only_dead);
     postgres_array_number(array++, (int64_t)sql_change_delivery(change, &link->context->key));
     postgres_array_number(array++, change->request);
+    postgres_array_number(array++, change->members);
     return true;
 }
 
@@ -921,6 +988,29 @@ bool postgres_ended_send(struct postgres_link *link, const struct list *calls)
         return added;
     return postgres_batch_params(&link->ended, &params) &&
            send_step(link, (struct postgres_step){.statement = POSTGRES_ENDED}, &params);
+}
+
+bool postgres_batches_send(struct postgres_link *link)
+{
+    struct sql_effects *effects = &link->context->effects;
+    struct postgres_params params = {0};
+    if (!effects->batches.count && !effects->has_batches)
+        return true;
+    sql_effects_sort_batches(effects);
+    postgres_batch_clear(&link->batches);
+    for (size_t i = 0; i < effects->batches.count; i++) {
+        const struct sql_batch_change *change = &effects->batches.at[i];
+        struct postgres_array *array = link->batches.arrays;
+        if (!postgres_batch_add(&link->batches, NULL, i))
+            return false;
+        postgres_array_number(array++, change->batch);
+        for (int k = 0; k < BATCH_OUTCOMES; k++)
+            postgres_array_number(array++, change->counts[k]);
+    }
+    if (!postgres_batch_params(&link->batches, &params))
+        return false;
+    postgres_params_flag(&params, effects->has_batches);
+    return send_step(link, (struct postgres_step){.statement = POSTGRES_COUNT_BATCHES}, &params);
 }
 
 static bool send_call(struct sql_call *call, struct postgres_link *link)

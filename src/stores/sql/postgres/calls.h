@@ -39,7 +39,7 @@ struct postgres_link {
     struct sql_plan plan;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
     struct postgres_batch pushes, changes, answers, agains, acks, awaits, leaves,
-        ended; /* open while the transaction's statements are sent */
+        ended, batches; /* open while the transaction's statements are sent */
     const struct queue_push
         *groups[POSTGRES_GROUPS_COMPARED]; /* one push of each group in `pushes` */
     int old_ids; /* number of further batches of pushes that check for existing jobs first */
@@ -57,6 +57,8 @@ bool postgres_calls_send(struct list *calls, struct postgres_link *link);
 /* Sets how awaited jobs have ended that the transaction acked or cancelled. Its other ends are set
  * by the schema. */
 bool postgres_ended_send(struct postgres_link *link, const struct list *calls);
+/* Adds up what the transaction did to members of batches, as its last statement before the commit. */
+bool postgres_batches_send(struct postgres_link *link);
 /* Adds the rows of pushes whose end is awaited, after the ends of the jobs before them. */
 bool postgres_registers_send(struct postgres_link *link, const struct list *calls);
 /* Sends a transaction that consists of pushes as one statement, which commits by itself under the

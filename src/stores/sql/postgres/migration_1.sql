@@ -82,18 +82,22 @@ CREATE TABLE tarry.job (
   backoff_steps text, -- of a list (kind 4): milliseconds, with commas
   grp int, -- number of its group; NULL in a topic without groups
   slot smallint NOT NULL DEFAULT 0, -- what its lease is counted in, as topic.flow: 1 its group, 2 its topic. Valid while it is leased
+  batch bigint, -- number of the batch whose member it is
+  own bigint, -- number of its own batch. While it waits for its members its due is tarry._wait_due(), and first_due what its due will be
+  batches bytea, -- of a member: its batch, as job/batch.h stores it
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, level, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 CREATE INDEX job_grp ON tarry.job (topic, grp, level, due, seq) WHERE grp IS NOT NULL;
+CREATE INDEX job_batch ON tarry.job (batch, state) WHERE batch IS NOT NULL;
 CREATE INDEX job_tried ON tarry.job (topic, grp) WHERE tried;
 
 -- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
 -- itself.
 ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER level SET (n_distinct = 1);
-INSERT INTO tarry.job (due, seq, first_due, topic, level, priority, id, body, grp) SELECT i, i, i, 0, 0, 0, i, '', i FROM generate_series(1, 1000) i;
+INSERT INTO tarry.job (due, seq, first_due, topic, level, priority, id, body, grp, batch) SELECT i, i, i, 0, 0, 0, i, '', i, i FROM generate_series(1, 1000) i;
 ANALYZE tarry.job;
 DELETE FROM tarry.job;
 
@@ -117,6 +121,7 @@ CREATE TABLE tarry.finished (
   meta bytea, error bytea, history bytea[], progress bytea,
   result_type bytea, result bytea, -- of the ack
   content_type bytea, body bytea, -- if the topic keeps bodies
+  batches bytea, -- as in its job
   PRIMARY KEY (topic, id));
 CREATE INDEX finished_until ON tarry.finished (until) WHERE until > 0;
 CREATE INDEX finished_kept ON tarry.finished (kept) WHERE kept > 0;
@@ -166,6 +171,24 @@ INSERT INTO tarry.grp_note SELECT 0, i FROM generate_series(1, 1000) i;
 ANALYZE tarry.grp, tarry.grp_note;
 DELETE FROM tarry.grp;
 DELETE FROM tarry.grp_note;
+
+-- Jobs that wait for other jobs (queue/life.h): the members of each batch by their outcome. Only tarry._count_batches changes a row, in the order of the
+-- numbers, as the last statement of a transaction. A push of a member locks the key of the row, which delays only a close.
+CREATE TABLE tarry.batch (
+  batch bigint PRIMARY KEY, -- the sequence of its waiting job when that was pushed
+  topic int NOT NULL, id text COLLATE "C" NOT NULL, -- its waiting job
+  unfinished int NOT NULL DEFAULT 0, acked int NOT NULL DEFAULT 0, dead int NOT NULL DEFAULT 0, cancelled int NOT NULL DEFAULT 0, expired int NOT NULL DEFAULT 0,
+  on_dead int NOT NULL, -- 1 go, 2 hold, 3 stop
+  members int NOT NULL, depth int NOT NULL, -- members: expected; 0: not given
+  closed boolean NOT NULL DEFAULT false, ended boolean NOT NULL DEFAULT false, stopped boolean NOT NULL DEFAULT false,
+  wait_span bigint NOT NULL, close_span bigint NOT NULL, wait_until bigint NOT NULL, close_by bigint NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+-- Changes of batches by transactions that must not wait for their rows. A batch with such a row is not complete.
+CREATE TABLE tarry.batch_add (batch bigint NOT NULL, unfinished int NOT NULL DEFAULT 0, acked int NOT NULL DEFAULT 0, dead int NOT NULL DEFAULT 0,
+  cancelled int NOT NULL DEFAULT 0, expired int NOT NULL DEFAULT 0, mark int NOT NULL DEFAULT 0) -- 1 it closes, 2 its wait ends, 3 it stops, 4 its job is run
+  WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE tarry.batch_add REPLICA IDENTITY FULL;
+CREATE INDEX batch_add_batch ON tarry.batch_add (batch);
 
 -- counts: 1 waiting and never tried, 2 waiting for a retry, 3 leased, 4 dead, 5 bytes of the dead; totals: 6 pushed, 7 acked,
 -- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven; 16 kept finished jobs, 17 their bytes.
@@ -299,7 +322,7 @@ BEGIN
     DELETE FROM tarry.finished f WHERE f.topic = t.topic AND f.id = j.id;
     INSERT INTO tarry.finished VALUES (t.topic, j.id, CASE WHEN t.dedup_window > 0 THEN p_now + t.dedup_window + 1 ELSE 0 END, p_now + keep + 1, p_now, j.seq,
       j.first_due, nullif(j.taken, 0), size, j.priority, j.attempt, p_outcome, j.consumer, j.meta, j.error, j.history, j.progress,
-      nullif(p_type, ''), nullif(p_result, ''), CASE WHEN t.keep_body THEN j.content_type END, CASE WHEN t.keep_body THEN j.body END);
+      nullif(p_type, ''), nullif(p_result, ''), CASE WHEN t.keep_body THEN j.content_type END, CASE WHEN t.keep_body THEN j.body END, j.batches);
     p_counts[16] := p_counts[16] + 1; p_counts[17] := p_counts[17] + size;
   ELSIF t.dedup_window > 0 THEN
     INSERT INTO tarry.finished VALUES (t.topic, j.id, p_now + t.dedup_window + 1)
@@ -753,13 +776,230 @@ CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
   cancel_requested boolean,
   attempt int, was_due bigint, -- of the job before; of one that is gone: when it was due
-  n bigint); -- of a batch: which item
+  n bigint, -- of many items: which one
+  batch bigint, moved int, -- of a member: its batch, and its outcome before and after (tarry._moved)
+  own bigint); -- a batch that tarry._count_batches must look at
+
+-- ---- batches ----
+
+-- The due of a job that waits for its members: later than any other.
+CREATE FUNCTION tarry._wait_due() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 140737488355328 $$;
+
+-- A change of the outcome of a member as one number: 0 unfinished, 1 acked, 2 dead, 3 cancelled, 4 expired; before also 5: it is a new member.
+CREATE FUNCTION tarry._moved(p_before int, p_after int) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT p_before * 8 + p_after $$;
+
+CREATE FUNCTION tarry._outcome(p_state int) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_state = 4 THEN 2 ELSE 0 END $$;
+
+-- The due after the end of a wait, as it is stored until then: a time, or below 0 a delay.
+CREATE FUNCTION tarry._later(p_kind int, p_ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE p_kind WHEN 3 THEN p_ms WHEN 2 THEN -p_ms ELSE 0 END $$;
+
+-- Adds a change of a batch for tarry._count_batches. p_moved NULL: none.
+CREATE FUNCTION tarry._add_to_batch(p_batch bigint, p_moved int, p_mark int DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE b int := p_moved / 8; a int := p_moved % 8;
+BEGIN
+  INSERT INTO tarry.batch_add VALUES (p_batch, coalesce((a = 0)::int - (b = 0)::int, 0), coalesce((a = 1)::int - (b = 1)::int, 0),
+    coalesce((a = 2)::int - (b = 2)::int, 0), coalesce((a = 3)::int - (b = 3)::int, 0), coalesce((a = 4)::int - (b = 4)::int, 0), p_mark);
+END $$;
+
+-- Adds what a change of a job means for batches. That of a user's transaction goes to rows that no other transaction waits for.
+CREATE FUNCTION tarry._settle_batch(r tarry._did, by_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT by_sql THEN RETURN r; END IF;
+  IF r.batch IS NOT NULL THEN PERFORM tarry._add_to_batch(r.batch, r.moved); END IF;
+  IF r.own IS NOT NULL THEN PERFORM tarry._add_to_batch(r.own, NULL); END IF;
+  -- a new member can wait for the upkeep
+  IF r.own IS NOT NULL OR r.moved <> tarry._moved(5, 0) THEN PERFORM pg_notify('tarry', 'b * 0'); END IF;
+  r.batch := NULL; r.moved := NULL; r.own := NULL;
+  RETURN r;
+END $$;
+
+-- The batch of a waiting job; NULL: no such job waits for members.
+CREATE FUNCTION tarry._named(p_topic text, p_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT b.batch FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic JOIN tarry.batch b ON b.batch = j.own WHERE t.name = p_topic AND j.id = p_id);
+END $$;
+
+-- Whether a push that names a waiting job names another batch than that of the job in its place.
+CREATE FUNCTION tarry._names_other(p_topic text, p_id text, p_batch bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN p_topic <> '' AND tarry._named(p_topic, p_id) IS DISTINCT FROM (SELECT b.batch FROM tarry.batch b WHERE b.batch = p_batch);
+END $$;
+
+CREATE FUNCTION tarry._is_stopped(p_batch bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM tarry.batch WHERE batch = p_batch AND stopped);
+END $$;
+
+-- A dead member is retried. After a stop it is an ordinary job.
+CREATE FUNCTION tarry._revive(j tarry.job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF tarry._is_stopped(j.batch) THEN UPDATE tarry.job SET batch = NULL, batches = NULL WHERE topic = j.topic AND id = j.id;
+  ELSE PERFORM tarry._add_to_batch(j.batch, tarry._moved(2, 0)); END IF;
+END $$;
+
+-- Ends the wait of a job that is taken, whose row the caller has locked.
+CREATE FUNCTION tarry._end_now(p_batch bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM tarry.batch WHERE batch = p_batch FOR NO KEY UPDATE;
+  WITH d AS (
+    DELETE FROM tarry.batch_add a WHERE a.batch = p_batch RETURNING a.*
+  ), n AS (
+    SELECT coalesce(sum(d.unfinished), 0) AS unfinished, coalesce(sum(d.acked), 0) AS acked, coalesce(sum(d.dead), 0) AS dead,
+      coalesce(sum(d.cancelled), 0) AS cancelled, coalesce(sum(d.expired), 0) AS expired FROM d
+  ) UPDATE tarry.batch b SET unfinished = b.unfinished + n.unfinished, acked = b.acked + n.acked, dead = b.dead + n.dead, cancelled = b.cancelled + n.cancelled,
+      expired = b.expired + n.expired, ended = true FROM n WHERE b.batch = p_batch AND NOT b.ended;
+END $$;
+
+-- A batch with the changes that are not in its row yet.
+CREATE FUNCTION tarry._batch_now(p_batch bigint) RETURNS tarry.batch LANGUAGE plpgsql AS $$
+DECLARE b tarry.batch; n record;
+BEGIN
+  SELECT * INTO b FROM tarry.batch WHERE batch = p_batch;
+  IF NOT FOUND OR b.ended THEN RETURN b; END IF;
+  SELECT coalesce(sum(unfinished), 0) AS unfinished, coalesce(sum(acked), 0) AS acked, coalesce(sum(dead), 0) AS dead, coalesce(sum(cancelled), 0) AS cancelled,
+      coalesce(sum(expired), 0) AS expired, bool_or(mark IN (1, 3)) AS closes INTO n FROM tarry.batch_add WHERE batch = p_batch;
+  b.unfinished := b.unfinished + n.unfinished; b.acked := b.acked + n.acked; b.dead := b.dead + n.dead; b.cancelled := b.cancelled + n.cancelled;
+  b.expired := b.expired + n.expired; b.closed := b.closed OR coalesce(n.closes, false);
+  RETURN b;
+END $$;
+
+-- A batch as it is shown with its waiting job.
+CREATE FUNCTION tarry._waiting(p_batch bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE b tarry.batch := tarry._batch_now(p_batch);
+BEGIN
+  RETURN ARRAY[b.on_dead, b.closed::int, b.ended::int, b.unfinished, b.acked, b.dead, b.cancelled, b.expired, b.members, b.wait_span, b.close_span];
+END $$;
+
+CREATE FUNCTION tarry._too_many_batches() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  -- 100,000 rows do not fit in fewer pages, so a count is rarely needed
+  RETURN pg_relation_size('tarry.batch') > 1200 * 8192 AND (SELECT count(*) FROM tarry.batch) >= 100000;
+END $$;
+
+-- Checks whether a new member may join the batch of a waiting job, and keeps the batch from being closed until the end of the transaction. p_parent: the
+-- lease of a member that adds it, as topic, level, due, sequence, delivery and time; or empty.
+CREATE FUNCTION tarry._join(p_topic text, p_id text, p_parent text, p_now bigint, OUT status text, OUT number bigint, OUT form bytea, OUT members int)
+LANGUAGE plpgsql AS $$
+DECLARE b tarry.batch; parent bigint[]; total bigint;
+BEGIN
+  number := tarry._named(p_topic, p_id);
+  PERFORM FROM tarry.batch WHERE batch = number FOR KEY SHARE;
+  IF NOT FOUND THEN status := 'no_batch'; RETURN; END IF;
+  b := tarry._batch_now(number); total := b.unfinished::bigint + b.acked + b.dead + b.cancelled + b.expired;
+  IF b.closed OR (b.members > 0 AND total >= b.members) THEN
+    parent := string_to_array(p_parent, ',')::bigint[];
+    PERFORM FROM tarry.job j WHERE j.topic = parent[1] AND j.level = parent[2] AND j.due = parent[3] AND j.seq = parent[4] AND j.state = 3 AND j.delivery = parent[5]
+      AND j.taken = parent[6] AND j.lease_until > p_now AND j.batch = number FOR KEY SHARE;
+    IF NOT FOUND THEN b.stopped := true; END IF;
+  END IF;
+  members := b.members;
+  form := '\x01'::bytea || tarry._varint(octet_length(p_topic)) || convert_to(p_topic, 'UTF8') || tarry._varint(octet_length(p_id)) || convert_to(p_id, 'UTF8')
+    || tarry._varint(number) || tarry._varint(b.depth + 1);
+  status := CASE WHEN b.ended OR b.stopped THEN 'batch_closed' WHEN total >= 1000000 THEN 'too_many_members' WHEN b.depth >= 16 THEN 'too_deep' ELSE 'ok' END;
+END $$;
+
+-- Cancels waiting members of a stopped batch, a limited number per call, and requests the cancel of leased ones. Returns how many ended, and whether some
+-- are left.
+CREATE FUNCTION tarry._stop_members(p_batch bigint, p_now bigint, OUT done int, OUT is_left boolean) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; counts bigint[];
+BEGIN
+  done := 0;
+  FOR j IN DELETE FROM tarry.job d USING (SELECT topic, id FROM tarry.job WHERE batch = p_batch AND state = 1 LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+      WHERE d.topic = o.topic AND d.id = o.id RETURNING d.* LOOP
+    SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
+    PERFORM tarry._let_go(t, j, p_now);
+    PERFORM tarry._note(t, j, 'cancelled', p_now, NULL, NULL);
+    counts := tarry._finish(t, j, 2, p_now, tarry._counted(tarry._none(), j, -1)); counts[8] := 1;
+    INSERT INTO tarry.tally_add VALUES (t.topic, counts);
+    IF j.own IS NOT NULL THEN PERFORM tarry._add_to_batch(j.own, NULL); END IF;
+    done := done + 1;
+  END LOOP;
+  UPDATE tarry.job d SET cancel_requested = true, next = NULL FROM (SELECT topic, id FROM tarry.job
+      WHERE batch = p_batch AND state = 3 AND NOT cancel_requested FOR UPDATE SKIP LOCKED) o WHERE d.topic = o.topic AND d.id = o.id;
+  is_left := EXISTS (SELECT FROM tarry.job WHERE batch = p_batch AND (state = 1 OR state = 3 AND NOT cancel_requested));
+END $$;
+
+-- Ends the wait of a job whose batch the caller has locked. p_now NULL: another transaction changes the job, so the caller tries again.
+CREATE FUNCTION tarry._end_wait(b tarry.batch, p_run boolean, INOUT p_now bigint, OUT name text) LANGUAGE plpgsql AS $$
+DECLARE j tarry.job; t tarry.topic; due bigint;
+BEGIN
+  SELECT * INTO j FROM tarry.job WHERE topic = b.topic AND id = b.id AND own = b.batch AND state = 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN p_now := NULL; RETURN; END IF;
+  SELECT * INTO t FROM tarry.topic WHERE topic = b.topic;
+  due := CASE WHEN p_run THEN p_now WHEN j.first_due < 0 THEN p_now - j.first_due + 1 ELSE greatest(p_now, j.first_due) END;
+  j.due := due; j.first_due := due;
+  PERFORM tarry._number();
+  UPDATE tarry.job SET due = j.due, first_due = j.due, expire = tarry._expire_at(t, j), by_sql = false WHERE topic = j.topic AND id = j.id;
+  IF due < p_now + 1500 THEN PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || due / 1000 * 1000); END IF;
+  name := t.name; p_now := due;
+END $$;
+
+-- Adds changes to batches, and makes the jobs due that have nothing left to wait for. p_all: also of all batches in tarry.batch_add. Returns these jobs'
+-- topics and dues; a row without a topic: something is left to do, since other transactions hold its rows.
+-- A batch is closed only when no transaction is open that has pushed a member into it, so its members are all counted.
+CREATE FUNCTION tarry._count_batches(p_batches bigint[], p_unfinished int[], p_acked int[], p_dead int[], p_cancelled int[], p_expired int[], p_all boolean)
+RETURNS TABLE (name text, due bigint) LANGUAGE plpgsql AS $$
+DECLARE b tarry.batch; a tarry.batch_add; n record; i int; numbers bigint[] := p_batches; known bigint[] := '{}'; now bigint := tarry.now_ms(); is_gone boolean;
+  ends boolean; stops boolean; runs boolean; closes boolean; more boolean; again boolean := false; w record;
+BEGIN
+  IF p_all THEN numbers := p_batches || ARRAY(SELECT DISTINCT k.batch FROM tarry.batch_add k LIMIT 1000); END IF;
+  FOR b IN SELECT * FROM tarry.batch k WHERE k.batch = ANY (numbers) ORDER BY k.batch FOR NO KEY UPDATE LOOP
+    known := known || b.batch; more := false; ends := false; stops := false; runs := false; closes := false;
+    i := array_position(p_batches, b.batch);
+    IF NOT b.ended AND i IS NOT NULL THEN
+      b.unfinished := b.unfinished + p_unfinished[i]; b.acked := b.acked + p_acked[i]; b.dead := b.dead + p_dead[i];
+      b.cancelled := b.cancelled + p_cancelled[i]; b.expired := b.expired + p_expired[i];
+    END IF;
+    LOOP
+      FOR a IN DELETE FROM tarry.batch_add k WHERE k.batch = b.batch RETURNING k.* LOOP
+        closes := closes OR a.mark = 1; ends := ends OR a.mark IN (2, 4); stops := stops OR a.mark = 3; runs := runs OR a.mark = 4;
+        CONTINUE WHEN b.ended;
+        b.unfinished := b.unfinished + a.unfinished; b.acked := b.acked + a.acked; b.dead := b.dead + a.dead;
+        b.cancelled := b.cancelled + a.cancelled; b.expired := b.expired + a.expired;
+      END LOOP;
+      EXIT WHEN b.ended OR b.closed OR more;
+      EXIT WHEN NOT closes AND (b.members = 0 OR b.unfinished::bigint + b.acked + b.dead + b.cancelled + b.expired < b.members);
+      PERFORM FROM tarry.batch k WHERE k.batch = b.batch FOR UPDATE SKIP LOCKED;
+      IF FOUND THEN b.closed := true; ELSE more := true; PERFORM tarry._add_to_batch(b.batch, NULL, 1); EXIT; END IF;
+    END LOOP;
+    is_gone := NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = b.topic AND j.id = b.id AND j.own = b.batch);
+    IF stops OR (b.on_dead = 3 AND b.dead > 0 AND NOT b.ended) THEN b.stopped := true; b.closed := true; END IF;
+    IF b.stopped AND (stops OR NOT b.ended) THEN
+      SELECT * INTO w FROM tarry._stop_members(b.batch, now);
+      IF NOT b.ended THEN b.unfinished := b.unfinished - w.done; b.cancelled := b.cancelled + w.done; END IF;
+      again := again OR w.done > 0; -- batches of their own
+      IF w.is_left THEN more := true; is_gone := false; PERFORM tarry._add_to_batch(b.batch, NULL, 3); END IF;
+    END IF;
+    IF is_gone THEN
+      DELETE FROM tarry.batch k WHERE k.batch = b.batch;
+      CONTINUE;
+    END IF;
+    ends := NOT b.ended AND (ends OR b.closed AND NOT more AND b.unfinished + CASE WHEN b.on_dead = 2 THEN b.dead ELSE 0 END = 0);
+    IF ends THEN
+      SELECT * INTO w FROM tarry._end_wait(b, runs, now);
+      IF w.p_now IS NOT NULL THEN
+        b.ended := true; name := w.name; due := w.p_now;
+        RETURN NEXT;
+      ELSIF EXISTS (SELECT FROM tarry.job j WHERE j.topic = b.topic AND j.id = b.id AND j.own = b.batch AND j.state = 1) THEN
+        more := true; PERFORM tarry._add_to_batch(b.batch, NULL, CASE WHEN runs THEN 4 ELSE 0 END);
+      END IF;
+    END IF;
+    UPDATE tarry.batch k SET unfinished = b.unfinished, acked = b.acked, dead = b.dead, cancelled = b.cancelled, expired = b.expired, closed = b.closed,
+      ended = b.ended, stopped = b.stopped WHERE k.batch = b.batch;
+    IF more THEN name := NULL; due := now + 100; RETURN NEXT; END IF;
+  END LOOP;
+  IF p_all AND cardinality(known) < cardinality(numbers) THEN
+    DELETE FROM tarry.batch_add k WHERE k.batch = ANY (numbers) AND k.batch <> ALL (known) AND NOT EXISTS (SELECT FROM tarry.batch o WHERE o.batch = k.batch);
+  END IF;
+  IF again THEN name := NULL; due := now; RETURN NEXT; END IF;
+END $$;
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
   p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL,
-  p_steps text DEFAULT NULL, p_group text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int;
+  p_steps text DEFAULT NULL, p_group text DEFAULT '', p_batch text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int; wish text[]; k record; is_member boolean := false; is_new boolean;
 BEGIN
   PERFORM pg_current_xact_id(); -- before it looks: see topic.flow_begun
   r.counts := tarry._none();
@@ -786,17 +1026,39 @@ BEGIN
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep; j.slot := 0;
+  IF p_batch <> '' THEN
+    wish := string_to_array(p_batch, ' '); is_member := wish[1] <> '';
+    IF wish[4] = '1' THEN
+      IF tarry._too_many_batches() THEN r.status := 'too_many_batches'; RETURN r; END IF;
+      j.own := j.seq; j.due := tarry._wait_due(); j.expire := now + least(wish[7]::bigint, wish[8]::bigint) + 1;
+      j.first_due := tarry._later(p_kind, p_ms);
+    END IF;
+  END IF;
   j.tried := t.flow & 32 > 0 AND p_past > 0 AND NOT p_dead;
   IF p_group <> '' OR t.flow % 2 = 1 THEN j.grp := tarry._group(t.topic, coalesce(p_group, '')); END IF;
   IF j.grp IS NOT NULL AND t.flow & 16 > 0 AND tarry._is_full(t, j.grp, p_id) THEN r.status := 'group_full'; RETURN r; END IF;
   PERFORM tarry._level(t.topic, j.priority);
   LOOP
-    INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
-    IF FOUND THEN
+    IF is_member AND NOT EXISTS (SELECT FROM tarry.job WHERE topic = t.topic AND id = p_id) THEN
+      SELECT * INTO k FROM tarry._join(wish[1], wish[2], wish[3], now);
+      IF k.status <> 'ok' THEN r.status := k.status; RETURN r; END IF;
+      j.batch := k.number; j.batches := k.form;
+    END IF;
+    is_new := false;
+    IF NOT is_member OR j.batch IS NOT NULL THEN
+      INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
+      is_new := FOUND;
+    END IF;
+    IF is_new THEN
       -- It may have waited for who ended the job before, which is remembered since.
       IF EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic AND f.id = p_id AND f.until > now) THEN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
         r.status := 'existed'; RETURN r;
+      END IF;
+      IF j.batch IS NOT NULL THEN
+        r.batch := j.batch; r.moved := tarry._moved(5, tarry._outcome(j.state));
+        -- the next push of this transaction must see it
+        IF k.members > 0 AND NOT p_sql THEN PERFORM tarry._add_to_batch(r.batch, r.moved); r.own := r.batch; r.batch := NULL; END IF;
       END IF;
       r.status := 'created'; r.counts[6] := 1;
       DELETE FROM tarry.finished f WHERE f.topic = t.topic AND f.id = p_id AND f.kept + 0 > 0 RETURNING f.bytes INTO size; -- an id names one job
@@ -804,8 +1066,15 @@ BEGIN
       EXIT;
     END IF;
     IF how IN (1, 4) THEN
-      SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
+      SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 AND (own IS NULL OR state = 4 OR due <> tarry._wait_due()) FOR UPDATE;
+      IF FOUND AND is_member AND tarry._names_other(wish[1], wish[2], o.batch) THEN r.status := 'conflict'; RETURN r; END IF;
       IF FOUND THEN
+        j.batch := o.batch; j.batches := o.batches;
+        IF o.own IS NOT NULL THEN PERFORM tarry._add_to_batch(o.own, NULL); r.own := o.own; END IF;
+        IF tarry._outcome(o.state) <> tarry._outcome(j.state) THEN
+          IF tarry._is_stopped(o.batch) THEN j.batch := NULL; j.batches := NULL;
+          ELSE r.batch := o.batch; r.moved := tarry._moved(tarry._outcome(o.state), tarry._outcome(j.state)); END IF;
+        END IF;
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
         PERFORM tarry._let_go(t, o, now);
         INSERT INTO tarry.job SELECT j.*;
@@ -815,23 +1084,33 @@ BEGIN
     END IF;
     IF how = 4 THEN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 FOR UPDATE;
+      IF FOUND AND j.own IS NOT NULL THEN r.status := 'leased'; r.state := 3; RETURN r; END IF;
+      IF FOUND AND is_member AND tarry._names_other(wish[1], wish[2], o.batch) THEN r.status := 'conflict'; RETURN r; END IF;
       IF FOUND THEN
         UPDATE tarry.job SET next = ROW(j.due, j.seq, j.priority, j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts,
           j.content_type, j.meta, j.body, j.keep, j.backoff_steps, j.grp)::tarry.successor WHERE topic = t.topic AND id = p_id;
         r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
       END IF;
-      CONTINUE;
     END IF;
-    SELECT state, tarry._state(state, due, now), due INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    SELECT state, tarry._state(state, due, now), nullif(due, tarry._wait_due()) INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    IF FOUND AND r.due IS NULL AND how IN (1, 4) THEN r.status := 'waits'; RETURN r; END IF;
+    CONTINUE WHEN how = 4;
     IF FOUND AND (how <> 1 OR s = 3) THEN
       r.status := CASE how WHEN 1 THEN 'leased' WHEN 2 THEN 'existed' ELSE 'conflict' END; RETURN r;
     END IF;
   END LOOP;
+  IF j.own IS NOT NULL THEN
+    INSERT INTO tarry.batch VALUES (j.own, j.topic, j.id, 0, wish[9]::int, wish[10]::int, wish[11]::int, wish[12]::int, wish[5]::int, wish[6]::int,
+      CASE WHEN j.batch IS NULL THEN 0 ELSE 1 + (SELECT b.depth FROM tarry.batch b WHERE b.batch = j.batch) END, false, false, false, wish[7]::bigint, wish[8]::bigint,
+      now + wish[7]::bigint + 1, now + wish[8]::bigint + 1);
+    IF wish[6] <> '0' AND (wish[9] <> '0' OR wish[10] <> '0' OR wish[11] <> '0' OR wish[12] <> '0') THEN r.own := j.own; END IF;
+  END IF;
   IF j.grp IS NOT NULL AND j.state = 1 THEN INSERT INTO tarry.grp_note VALUES (j.topic, j.grp, 0, j.due, NULL, j.seq); END IF;
   r.counts := tarry._counted(r.counts, j, 1);
-  r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
+  r.state := tarry._state(j.state, j.due, now); r.due := nullif(j.due, tarry._wait_due()); r.expire := j.expire;
   r.died := p_dead AND t.extension <> '';
   r.counts := tarry._settle(t, p_sql, r.counts);
+  IF r.batch IS NOT NULL OR r.own IS NOT NULL THEN r := tarry._settle_batch(r, p_sql); END IF;
   RETURN r;
 END $$;
 
@@ -840,7 +1119,7 @@ END $$;
 CREATE FUNCTION tarry._push_once(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
   p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint, p_keep bigint DEFAULT NULL,
-  p_steps text DEFAULT NULL, p_group text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_steps text DEFAULT NULL, p_group text DEFAULT '', p_batch text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none();
@@ -851,7 +1130,7 @@ BEGIN
     ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now;
   IF NOT FOUND THEN r.topic := t.topic; r.status := 'existed'; RETURN r; END IF;
   r := tarry._push(p_topic, p_id, p_kind, p_ms, p_priority, p_conflict, p_lease, p_ttl, p_backoff_kind, p_backoff_first, p_backoff_max, p_attempts,
-    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep, p_steps, p_group);
+    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep, p_steps, p_group, p_batch);
   IF r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = t.topic AND id = ' ' || p_once; END IF;
   RETURN r;
 END $$;
@@ -868,13 +1147,14 @@ BEGIN
   END LOOP;
   j.due := n.due; j.first_due := n.due; j.seq := n.seq; j.priority := n.priority; j.level := n.priority; j.state := 1; j.attempt := 0; j.ttl := n.ttl;
   IF t.flow % 2 = 1 THEN j.grp := coalesce(n.grp, 0); END IF;
+  r.own := j.own;
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._level(t.topic, n.priority);
   PERFORM tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
     backoff_first = n.backoff_first, backoff_max = n.backoff_max, backoff_steps = n.backoff_steps, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
-    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL, grp = j.grp, tried = false WHERE topic = j.topic AND id = j.id;
+    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL, grp = j.grp, tried = false, own = NULL WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -882,9 +1162,10 @@ BEGIN
 END $$;
 
 -- Changes one job. `p_delivery`, if not 0: only a job whose last delivery has this number, dead or waiting by p_only_dead.
--- A job that cannot be changed is only read: a lock on it would hold up its consumer until the caller's transaction ends.
+-- A job that cannot be changed is only read: a lock on it would hold up its consumer until the caller's transaction ends. p_members: with the members of
+-- its batch.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
-  p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean, p_members boolean DEFAULT false) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none(); r.status := 'not_found';
@@ -899,7 +1180,13 @@ BEGIN
       PERFORM tarry._let_go(t, j, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._finish(t, j, 2, now, tarry._counted(r.counts, j, -1)); r.counts[8] := 1;
-      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
+      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := nullif(j.due, tarry._wait_due());
+      IF j.batch IS NOT NULL OR j.own IS NOT NULL THEN
+        r.batch := j.batch; r.moved := tarry._moved(tarry._outcome(j.state), 3); r.own := j.own;
+        IF p_members AND j.own IS NOT NULL THEN PERFORM tarry._add_to_batch(j.own, NULL, 3); END IF;
+        r := tarry._settle_batch(r, p_sql);
+      END IF;
+      RETURN r;
     END IF;
     IF p_request AND NOT p_only_dead THEN
       UPDATE tarry.job SET cancel_requested = true, next = NULL WHERE topic = t.topic AND id = p_id AND state = 3;
@@ -912,8 +1199,29 @@ BEGIN
         r.status := 'leased'; r.state := 3; r.was_due := (j.next).due; RETURN r;
       END IF;
     END IF;
+  ELSIF p_verb = 4 THEN
+    SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND own IS NOT NULL;
+    IF FOUND THEN
+      PERFORM tarry._add_to_batch(j.own, NULL, 1);
+      r.own := j.own; r.status := 'ok'; r.state := tarry._state(j.state, j.due, now); r.due := nullif(j.due, tarry._wait_due()); r.attempt := j.attempt;
+      RETURN tarry._settle_batch(r, p_sql);
+    END IF;
+    RETURN r;
   ELSE
     SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 1 FOR UPDATE;
+    IF FOUND AND j.own IS NOT NULL AND j.due = tarry._wait_due() THEN
+      IF p_verb = 2 AND tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+      r.status := 'ok'; r.state := 1; r.attempt := j.attempt;
+      IF p_verb = 3 THEN
+        PERFORM tarry._add_to_batch(j.own, NULL, 4);
+        r.own := j.own; r.state := 2; r.due := now;
+      ELSE
+        IF p_priority >= 0 THEN j.priority := p_priority; PERFORM tarry._level(t.topic, p_priority); END IF;
+        IF p_kind <> 4 THEN j.first_due := tarry._later(p_kind, p_ms); END IF;
+        UPDATE tarry.job SET first_due = j.first_due, priority = j.priority, level = j.priority WHERE topic = t.topic AND id = p_id;
+      END IF;
+      RETURN tarry._settle_batch(r, p_sql);
+    END IF;
     IF FOUND THEN
       IF p_verb = 2 AND tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
       IF p_verb = 3 AND j.due > now THEN
@@ -935,9 +1243,11 @@ BEGIN
   IF FOUND THEN
     r.state := tarry._state(j.state, j.due, now);
     r.status := CASE WHEN p_only_dead OR p_delivery <> 0 THEN 'conflict' WHEN j.state = 3 THEN 'leased' WHEN j.state = 4 THEN 'dead' ELSE 'again' END;
-    IF j.state <> 3 OR p_only_dead OR p_delivery <> 0 THEN r.due := j.due; END IF;
+    IF j.state <> 3 OR p_only_dead OR p_delivery <> 0 THEN r.due := nullif(j.due, tarry._wait_due()); END IF;
   END IF;
-  IF r.status = 'again' THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_request, p_sql); END IF;
+  IF r.status = 'again' THEN
+    RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_request, p_sql, p_members);
+  END IF;
   RETURN r;
 END $$;
 
@@ -1014,7 +1324,7 @@ BEGIN
     PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
-    r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
+    r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled'; r.batch := j.batch; r.moved := tarry._moved(0, 3); r.own := j.own;
     r.counts := tarry._finish(t, j, 2, now, r.counts);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
@@ -1022,7 +1332,7 @@ BEGIN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
-    r.counts[3] := -1; r.counts[7] := 1;
+    r.counts[3] := -1; r.counts[7] := 1; r.batch := j.batch; r.moved := tarry._moved(0, 1); r.own := j.own;
     r.counts := tarry._finish(t, j, 1, now, r.counts, p_type, p_result);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
@@ -1048,7 +1358,7 @@ BEGIN
     END IF;
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
     IF j.attempt >= attempts AND attempts < 4294967295 OR outcome = 3 THEN
-      j.state := 4; j.level := 70000; r.counts[14] := 1; r.died := t.extension <> '';
+      j.state := 4; j.level := 70000; r.counts[14] := 1; r.died := t.extension <> ''; r.batch := j.batch; r.moved := tarry._moved(0, 2);
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
@@ -1092,13 +1402,13 @@ BEGIN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._free(j);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
-    r.counts[8] := 1; r.status := 'cancelled';
+    r.counts[8] := 1; r.status := 'cancelled'; r.batch := j.batch; r.moved := tarry._moved(0, 3); r.own := j.own;
     r.counts := tarry._finish(t, j, 2, now, r.counts);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   END IF;
   PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
-  r.counts[6] := 1; r.counts[7] := 1;
+  r.counts[6] := 1; r.counts[7] := 1; r.own := j.own;
   IF p_priority >= 0 THEN j.priority := p_priority; END IF;
   j.level := j.priority; j.state := 1; j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := 0;
   PERFORM tarry._level(t.topic, j.level);
@@ -1107,7 +1417,7 @@ BEGIN
   j.expire := tarry._expire_at(t, j); j.seq := tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, content_type = j.content_type, error = NULL, history = NULL, body = j.body,
-    consumer = NULL, cancel_requested = false, progress = NULL, tried = false WHERE topic = j.topic AND id = j.id;
+    consumer = NULL, cancel_requested = false, progress = NULL, tried = false, own = NULL WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.status := 'created'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -1136,14 +1446,15 @@ CREATE TYPE tarry._shown AS (
   next_due bigint, -- of a successor
   backoff_steps text,
   grp text, -- name of its group; NULL: no group
-  turn int); -- place of a taken job among those of its level; NULL: by its due
+  turn int, -- place of a taken job among those of its level; NULL: by its due
+  batches bytea, waiting bigint[]); -- of a member: its batch; of a job with a batch of its own: tarry._waiting
 
 -- A job with all that a caller may see of it, also one that has finished.
 CREATE TYPE tarry._seen AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
-  "row" tid, next_due bigint, backoff_steps text, grp text, turn int,
+  "row" tid, next_due bigint, backoff_steps text, grp text, turn int, batches bytea, waiting bigint[],
   progress bytea, keep bigint, outcome int, finished bigint, duration bigint, result_type bytea, result bytea, has_body boolean,
   held_by int, held_until bigint); -- of a ready job: why it is not delivered now (job/flow.h)
 
@@ -1153,7 +1464,7 @@ $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALI
 CREATE FUNCTION tarry._see(f tarry.finished, p_name text, p_body boolean) RETURNS tarry._seen LANGUAGE sql IMMUTABLE AS $$
   SELECT p_name, f.id, 5, f.priority, f.attempt, f.first_due, f.first_due, 0::bigint, coalesce(f.taken, 0), f.seq, 0::bigint, NULL::bigint, NULL::bigint, NULL::int,
     NULL::bigint, NULL::bigint, NULL::bigint, f.content_type, f.meta, f.error, tarry._joined(f.history), CASE WHEN p_body THEN coalesce(f.body, '') ELSE '' END,
-    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, NULL::text, NULL::text, NULL::int, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
+    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, NULL::text, NULL::text, NULL::int, f.batches, NULL::bigint[], f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
     f.body IS NOT NULL, NULL::int, NULL::bigint $$;
 
 -- Rows of one topic that the caller has locked are leased; they come in no order.
@@ -1168,7 +1479,7 @@ BEGIN
     RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
       j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
       CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid, NULL::bigint,
-      j.backoff_steps, NULL::text, NULL::int;
+      j.backoff_steps, NULL::text, NULL::int, j.batches, CASE WHEN j.own IS NOT NULL THEN tarry._waiting(j.own) END;
 END $$;
 
 -- Takes jobs of a topic with groups, limits, rates or holds, and then returns a row without an id, as tarry._take does. p_level: only that one.
@@ -1398,10 +1709,12 @@ BEGIN
     IF NOT FOUND THEN RETURN; END IF;
     IF s = 3 THEN RETURN NEXT NULL; RETURN; END IF;
   END LOOP;
-  IF j.state = 1 AND j.expire <= now THEN RETURN; END IF;
+  IF j.state = 1 AND j.expire <= now AND j.due <> tarry._wait_due() THEN RETURN; END IF;
   PERFORM tarry._let_go(t, j, now);
   IF j.state = 4 OR j.due > now THEN
     was := j;
+    IF j.own IS NOT NULL THEN PERFORM tarry._end_now(j.own); END IF;
+    IF j.state = 4 AND j.batch IS NOT NULL THEN PERFORM tarry._revive(j); END IF;
     j.state := 1; j.level := j.priority; j.due := now; j.first_due := now;
     PERFORM tarry._level(t.topic, j.level);
     UPDATE tarry.job SET state = 1, level = j.level, due = now, first_due = now, expire = tarry._expire_at(t, j), by_sql = false
@@ -1443,7 +1756,7 @@ BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
     CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due,
-    j.backoff_steps, CASE WHEN j.grp > 0 THEN tarry._group_name(j.topic, j.grp) END, NULL::int, j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
+    j.backoff_steps, CASE WHEN j.grp > 0 THEN tarry._group_name(j.topic, j.grp) END, NULL::int, j.batches, CASE WHEN j.own IS NOT NULL THEN tarry._waiting(j.own) END, j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
     h.held_by, h.until
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic LEFT JOIN LATERAL tarry._job_held(t, j.grp, now) h ON t.flow > 0 AND j.state = 1 AND j.due <= now
     WHERE t.name = p_topic AND j.id = p_id;
@@ -1456,7 +1769,7 @@ END $$;
 -- NULL as its only row: there is no such topic.
 CREATE FUNCTION tarry._find(p_topic text, p_id text, OUT status text, OUT state int, OUT due bigint) LANGUAGE plpgsql AS $$
 BEGIN
-  SELECT 'ok', tarry._state(j.state, j.due, tarry.now_ms()), j.due INTO _find.status, _find.state, _find.due
+  SELECT 'ok', tarry._state(j.state, j.due, tarry.now_ms()), nullif(j.due, tarry._wait_due()) INTO _find.status, _find.state, _find.due
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id;
   status := coalesce(status, 'not_found');
 END $$;
@@ -1476,7 +1789,7 @@ BEGIN
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
     CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due,
-    x.backoff_steps, CASE WHEN x.grp > 0 THEN tarry._group_name(x.topic, x.grp) END, NULL::int, x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
+    x.backoff_steps, CASE WHEN x.grp > 0 THEN tarry._group_name(x.topic, x.grp) END, NULL::int, x.batches, CASE WHEN x.own IS NOT NULL THEN tarry._waiting(x.own) END, x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean,
     h.held_by, h.until FROM (
     SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
@@ -1554,15 +1867,16 @@ END $$;
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
-  p_metas bytea[], p_bodies bytea[], p_keeps bigint[], p_steps text[], p_numbers int[]) RETURNS bigint LANGUAGE plpgsql AS $$
+  p_metas bytea[], p_bodies bytea[], p_keeps bigint[], p_steps text[], p_numbers int[], p_batches bigint[], p_forms bytea[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE done bigint;
 BEGIN
   INSERT INTO tarry.job (topic, id, priority, level, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-      backoff_max, content_type, meta, error, body, expire, keep, backoff_steps, grp)
+      backoff_max, content_type, meta, error, body, expire, keep, backoff_steps, grp, batch, batches)
     SELECT p_topics[i.g], i.id, p_levels[i.g], p_levels[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
         nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
         nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1, nullif(p_steps[i.g], ''), p_numbers[i.n]
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1, nullif(p_steps[i.g], ''), p_numbers[i.n],
+        p_batches[i.g], p_forms[i.g]
       FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
         WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
           OR (SELECT true FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now LIMIT 1) IS NULL)
@@ -1599,11 +1913,11 @@ END $$;
 -- knows that each job was created, and when. Its time is within the bounds of the moment when the server sent it, since the clock may have been set.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
-  p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_steps text[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[],
+  p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_steps text[], p_batches text[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[],
   p_names text[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
-  remembers boolean[]; present boolean[]; done bigint := 0; numbers int[]; flows boolean[];
+  remembers boolean[]; present boolean[]; done bigint := 0; numbers int[]; flows boolean[]; batches bigint[]; forms bytea[];
 BEGIN
   IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
@@ -1630,6 +1944,16 @@ BEGIN
             WHERE topics[v.g] IS NOT NULL AND (coalesce(p_names[v.n], '') <> '' OR flows[v.g]) ORDER BY 1, 2) d) w
         ON w.topic = topics[u.g] AND w.name = coalesce(p_names[u.n], '');
   END IF;
+  IF p_batches IS NOT NULL THEN
+    FOR g IN 1 .. cardinality(p_batches) LOOP
+      CONTINUE WHEN p_batches[g] = '' OR NOT plain[g];
+      plain[g] := p_batches[g] ~ '^[^ ]+ [^ ]+  0';
+      CONTINUE WHEN NOT plain[g];
+      SELECT j.status = 'ok' AND j.members = 0 AS is_good, j.number, j.form INTO x
+        FROM tarry._join(split_part(p_batches[g], ' ', 1), split_part(p_batches[g], ' ', 2), '', now) j;
+      plain[g] := x.is_good; batches[g] := x.number; forms[g] := x.form;
+    END LOOP;
+  END IF;
   FOR again IN 0 .. 2 LOOP -- then one by one
     EXIT WHEN p_ticket IS NOT NULL;
     IF p_looks OR again > 0 THEN
@@ -1638,14 +1962,14 @@ BEGIN
     END IF;
     BEGIN
       done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers);
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers, batches, forms);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
     done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers);
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps, numbers, batches, forms);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
       SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
@@ -1655,7 +1979,7 @@ BEGIN
   END IF;
   r.due := now;
   FOR g IN 1 .. cardinality(p_topics) LOOP
-    r.topic := topics[g]; r.expire := ttls[g]; r.n := -g; RETURN NEXT r;
+    r.topic := topics[g]; r.expire := ttls[g]; r.n := -g; r.batch := batches[g]; r.moved := tarry._moved(5, 0); RETURN NEXT r;
   END LOOP;
   IF done = cardinality(p_ids) THEN RETURN; END IF;
   FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) LEFT JOIN tarry.topic t ON t.topic = topics[u.g]
@@ -1664,14 +1988,14 @@ BEGIN
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
-      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g], coalesce(p_names[x.n], ''));
+      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g], coalesce(p_names[x.n], ''), coalesce(p_batches[x.g], ''));
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;
 END $$;
 
 CREATE FUNCTION tarry._changes(p_verbs int[], p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[],
-  p_only_dead boolean[], p_deliveries bigint[], p_requests boolean[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+  p_only_dead boolean[], p_deliveries bigint[], p_requests boolean[], p_members boolean[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; done bigint[]; now bigint := tarry.now_ms();
 BEGIN
   FOR r IN
@@ -1680,23 +2004,23 @@ BEGIN
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead, p_deliveries) WITH ORDINALITY u(verb, name, id, only_dead, delivery, n)
             JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND u.delivery = 0 AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
-        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1 AND NOT j.tried AND coalesce(j.keep, a.keep_finished) = 0
-        RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
+        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1 AND NOT j.tried AND coalesce(j.keep, a.keep_finished) = 0 AND j.own IS NULL
+        RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken, j.batch
     ), h AS (
       INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
     ), f AS (
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[]
-        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n FROM d
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n, d.batch, tarry._moved(0, 3), NULL FROM d
   LOOP
     done := done || r.n;
     RETURN NEXT r;
   END LOOP;
-  FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests)
-        WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
-      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n
-        FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false) v) c LOOP
+  FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests, p_members)
+        WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, members, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n, v.batch, v.moved, v.own
+        FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false, coalesce(u.members, false)) v) c LOOP
     RETURN NEXT r;
   END LOOP;
 END $$;
@@ -1739,7 +2063,8 @@ BEGIN
           AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
         RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, t.flow, j.grp, j.slot, j.attempt, j.taken, j.consumer, coalesce(j.keep, t.keep_finished) AS keep,
           j.seq, j.first_due, j.priority, j.meta, j.error, j.history AS attempts, j.progress, nullif(u.result_type, '') AS result_type,
-          nullif(u.result, '') AS result, CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body
+          nullif(u.result, '') AS result, CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body,
+          j.batch, j.own, j.batches
     ), s AS (
       INSERT INTO tarry.grp_note SELECT a.topic, w.grp, count(*) FROM a, LATERAL (VALUES (1, coalesce(a.grp, 0)), (2, -1)) w(flag, grp)
         WHERE a.slot & w.flag > 0 GROUP BY 1, 2
@@ -1776,36 +2101,37 @@ BEGIN
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ), k AS (
       INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-          result_type, result, content_type, body)
+          result_type, result, content_type, body, batches)
         SELECT a.topic, a.id, CASE WHEN a.dedup_window > 0 THEN now + a.dedup_window + 1 ELSE 0 END, now + a.keep + 1, now, a.seq, a.first_due, nullif(a.taken, 0),
           tarry._kept_bytes(a.id, a.meta, a.body, a.result), a.priority, a.attempt, 1, a.consumer, a.meta, a.error, a.attempts, a.progress, a.result_type,
-          a.result, a.content_type, a.body FROM a WHERE a.keep > 0
+          a.result, a.content_type, a.body, a.batches FROM a WHERE a.keep > 0
         ON CONFLICT (topic, id) DO UPDATE SET (until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-            result_type, result, content_type, body) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
+            result_type, result, content_type, body, batches) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
             excluded.priority, excluded.attempt, excluded.outcome, excluded.consumer, excluded.meta, excluded.error, excluded.history, excluded.progress,
-            excluded.result_type, excluded.result, excluded.content_type, excluded.body)
+            excluded.result_type, excluded.result, excluded.content_type, excluded.body, excluded.batches)
     ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, CASE WHEN a.keep > 0 THEN tarry._kept_bytes(a.id, a.meta, a.body, a.result) END::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
           false AS cancel_requested, NULL::int AS verb, NULL::int AS level, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
           NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error, NULL::bytea AS short, NULL::bigint AS lease,
-          NULL::int AS priority, NULL::bytea AS result_type, NULL::bytea AS result FROM a
+          NULL::int AS priority, NULL::bytea AS result_type, NULL::bytea AS result, a.batch, a.own FROM a
       UNION ALL SELECT 3, e.n, e.topic, e.name, e.id, e.attempt, NULL, NULL, e.lease_until, e.cancel_requested,
-          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
       UNION ALL SELECT b.verb, b.n, b.topic, b.name, b.id, b.attempt, b.due, b.expire, NULL, false,
-          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
       UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.level, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
-          u.error, u.short, u.lease, u.priority, u.result_type, u.result FROM u
+          u.error, u.short, u.lease, u.priority, u.result_type, u.result, NULL, NULL FROM u
         WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e) AND u.n NOT IN (SELECT n FROM b)
   LOOP
     IF x.done IS NULL THEN
       r := tarry._answer(x.verb, x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority, x.result_type,
         x.result);
     ELSIF x.done IN (1, 3) THEN
-      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, CASE WHEN x.new_due IS NOT NULL THEN tarry._acked_kept(x.new_due) END, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
+      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, CASE WHEN x.new_due IS NOT NULL THEN tarry._acked_kept(x.new_due) END, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL,
+        x.batch, tarry._moved(0, 1), x.own);
     ELSE
       r := ROW('ok', CASE WHEN x.new_due <= now THEN 2 ELSE 1 END, x.new_due, x.topic, x.expire, false,
         CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0,0,0}'::bigint[]
           ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
-        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL);
+        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL, NULL, NULL, NULL);
     END IF;
     r.n := x.n;
     RETURN NEXT r;
@@ -1821,12 +2147,12 @@ BEGIN
     DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
       WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > p_now AND j.next IS NULL AND j.topic = ANY (p_topics)
         AND (j.keep = 0 OR j.keep IS NULL) AND (NOT p_awaited OR NOT tarry._is_awaited(p_names[array_position(p_topics, j.topic)], j.id))
-      RETURNING j.topic, j.id, j.attempt, j.grp, j.slot, u.n
+      RETURNING j.topic, j.id, j.attempt, j.grp, j.slot, u.n, j.batch, j.own
   ), s AS (
     INSERT INTO tarry.grp_note SELECT d.topic, w.grp, count(*) FROM d, LATERAL (VALUES (1, coalesce(d.grp, 0)), (2, -1)) w(flag, grp)
       WHERE d.slot & w.flag > 0 GROUP BY 1, 2
   ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, NULL::bigint[], d.id, p_names[array_position(p_topics, d.topic)], NULL::bigint,
-      false, d.attempt, NULL::bigint, d.n FROM d;
+      false, d.attempt, NULL::bigint, d.n, d.batch, tarry._moved(0, 1), d.own FROM d;
 END $$;
 
 -- Awaited jobs are acked one by one, so that those who wait get all of their end.
@@ -1851,7 +2177,7 @@ BEGIN
       WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL AND j.topic = ANY (topics)
         AND (j.keep = 0 OR j.keep IS NULL) AND (NOT is_awaited OR NOT tarry._is_awaited(names[array_position(topics, j.topic)], j.id))
       RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
-        false, j.attempt, NULL::bigint, u.n;
+        false, j.attempt, NULL::bigint, u.n, j.batch, tarry._moved(0, 1), j.own;
     GET DIAGNOSTICS done = ROW_COUNT;
     IF done = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
@@ -1864,18 +2190,18 @@ BEGIN
           AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
         RETURNING u.n, t.name, coalesce(j.keep, t.keep_finished) AS keep, j.topic, j.id, j.seq, j.first_due, j.taken, j.priority, j.attempt, j.consumer, j.meta,
           j.error, j.history, j.progress, nullif(u.result_type, '') AS result_type, nullif(u.result, '') AS result,
-          CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body
+          CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body, j.batch, j.own, j.batches
     ), k AS (
       INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-          result_type, result, content_type, body)
+          result_type, result, content_type, body, batches)
         SELECT d.topic, d.id, 0, now + d.keep + 1, now, d.seq, d.first_due, nullif(d.taken, 0), tarry._kept_bytes(d.id, d.meta, d.body, d.result), d.priority,
-          d.attempt, 1, d.consumer, d.meta, d.error, d.history, d.progress, d.result_type, d.result, d.content_type, d.body FROM d
+          d.attempt, 1, d.consumer, d.meta, d.error, d.history, d.progress, d.result_type, d.result, d.content_type, d.body, d.batches FROM d
         ON CONFLICT (topic, id) DO UPDATE SET (until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-            result_type, result, content_type, body) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
+            result_type, result, content_type, body, batches) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
             excluded.priority, excluded.attempt, excluded.outcome, excluded.consumer, excluded.meta, excluded.error, excluded.history, excluded.progress,
-            excluded.result_type, excluded.result, excluded.content_type, excluded.body)
+            excluded.result_type, excluded.result, excluded.content_type, excluded.body, excluded.batches)
     ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, tarry._acked_kept(tarry._kept_bytes(d.id, d.meta, d.body, d.result)), d.id, d.name,
-        NULL::bigint, false, d.attempt, NULL::bigint, d.n FROM d;
+        NULL::bigint, false, d.attempt, NULL::bigint, d.n, d.batch, tarry._moved(0, 1), d.own FROM d;
     GET DIAGNOSTICS more = ROW_COUNT;
     IF done + more = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
@@ -1887,7 +2213,7 @@ BEGIN
   n := cardinality(l.ns);
   IF n IS NULL THEN RETURN; END IF;
   RETURN QUERY SELECT a.status, a.state, a.due, a.topic, a.expire, a.died, a.counts, a.id, a.name, a.lease_until, a.cancel_requested, a.attempt, a.was_due,
-      l.ns[a.n]
+      l.ns[a.n], a.batch, a.moved, a.own
     FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.levels, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
       array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
       array_fill(-1, ARRAY[n]), l.types, l.results, NULL, p_server) a;
@@ -1947,7 +2273,7 @@ BEGIN
   IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
     UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
-      WHERE topic = t.topic AND ttl IS NULL AND state <> 4;
+      WHERE topic = t.topic AND ttl IS NULL AND state <> 4 AND due <> tarry._wait_due();
   END IF;
   RETURN CASE WHEN fresh THEN 'created' ELSE 'ok' END;
 END $$;
@@ -1967,13 +2293,22 @@ BEGIN
 END $$;
 
 -- Deletes a topic: its name is free immediately; the upkeep removes the rows of its number in steps.
-CREATE FUNCTION tarry._delete(p_name text, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._delete(p_name text, OUT status text, OUT affected bigint, OUT batched boolean) LANGUAGE plpgsql AS $$
 DECLARE number int;
 BEGIN
   status := 'not_found'; affected := 0;
   UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE name = p_name RETURNING topic INTO number;
   IF NOT FOUND THEN RETURN; END IF;
   status := 'ok'; affected := tarry._jobs(number);
+  WITH m AS ( -- the members are those of no batch from now on, so that nothing else counts them
+    UPDATE tarry.job j SET batch = NULL FROM (SELECT topic, id, batch FROM tarry.job WHERE batch IS NOT NULL AND topic = number) o
+      WHERE j.topic = o.topic AND j.id = o.id AND j.batch = o.batch RETURNING o.batch, j.state
+  ), a AS (
+    INSERT INTO tarry.batch_add (batch, unfinished, dead, cancelled) SELECT m.batch, -count(*) FILTER (WHERE m.state <> 4), -count(*) FILTER (WHERE m.state = 4), count(*)
+      FROM m GROUP BY m.batch
+  ) SELECT count(*) > 0 INTO batched FROM m;
+  INSERT INTO tarry.batch_add (batch) SELECT b.batch FROM tarry.batch b WHERE b.topic = number;
+  batched := batched OR FOUND;
   PERFORM pg_notify('tarry', 'f * ' || w.server) FROM (SELECT DISTINCT server FROM tarry.awaited WHERE topic = p_name) w;
   UPDATE tarry.awaited SET outcome = 9 WHERE topic = p_name AND outcome IS NULL;
 END $$;
@@ -1997,7 +2332,7 @@ BEGIN
 END $$;
 
 -- Does one step of a purge.
-CREATE FUNCTION tarry._purge(p_name text, p_state int, p_limit int, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._purge(p_name text, p_state int, p_limit int, OUT status text, OUT affected bigint, OUT batched boolean) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
 BEGIN
   status := 'not_found'; affected := 0;
@@ -2015,6 +2350,8 @@ BEGIN
     PERFORM tarry._let_go(t, j, now);
     PERFORM tarry._note(t, j, 'purged', now, NULL, NULL);
     PERFORM tarry._mark_ended(t.name, j.id, 9, now, NULL, j.attempt, NULL, NULL, NULL);
+    IF j.batch IS NOT NULL THEN PERFORM tarry._add_to_batch(j.batch, tarry._moved(tarry._outcome(j.state), 3)); batched := true; END IF;
+    IF j.own IS NOT NULL THEN PERFORM tarry._add_to_batch(j.own, NULL); batched := true; END IF;
     affected := affected + 1;
   END LOOP;
   counts[8] := affected;
@@ -2023,8 +2360,8 @@ BEGIN
 END $$;
 
 -- Does one step of a redrive. p_id NULL: any.
-CREATE FUNCTION tarry._redrive(p_name text, p_id text, p_limit bigint, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
+CREATE FUNCTION tarry._redrive(p_name text, p_id text, p_limit bigint, OUT status text, OUT affected bigint, OUT batched boolean) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; later bigint; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
 BEGIN
   status := 'not_found'; affected := 0;
   SELECT * INTO t FROM tarry.topic WHERE name = p_name;
@@ -2034,9 +2371,21 @@ BEGIN
       ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
     counts := tarry._counted(counts, j, -1);
     PERFORM tarry._note(t, j, 'redriven', now, NULL, NULL);
+    later := j.first_due;
     j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.level := j.priority;
     PERFORM tarry._level(j.topic, j.level);
-    UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, level = j.level, expire = tarry._expire_at(t, j)
+    j.expire := tarry._expire_at(t, j);
+    IF j.batch IS NOT NULL THEN PERFORM tarry._revive(j); batched := true; END IF;
+    IF j.own IS NOT NULL THEN
+      SELECT b.wait_until INTO j.expire FROM tarry.batch b WHERE b.batch = j.own AND NOT b.ended;
+      IF FOUND THEN -- its batch was not closed
+        j.due := tarry._wait_due(); j.first_due := later; batched := true;
+        PERFORM tarry._add_to_batch(j.own, NULL, 1);
+      ELSE
+        j.expire := tarry._expire_at(t, j);
+      END IF;
+    END IF;
+    UPDATE tarry.job SET state = 1, attempt = 0, due = j.due, first_due = j.first_due, level = j.level, expire = j.expire
       WHERE topic = j.topic AND id = j.id;
     counts := tarry._counted(counts, j, 1);
     affected := affected + 1;
@@ -2067,32 +2416,47 @@ END $$;
 
 -- Removes jobs whose ttl has ended, or marks them dead. next: when to call again (NULL: no job has a ttl), with a pause if transactions of others
 -- hold all the rest; died: topics with an extension in which jobs died; events: what happened, for listeners.
-CREATE FUNCTION tarry._expire(p_limit int, p_events boolean, OUT next bigint, OUT died text, OUT events text) LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
+CREATE FUNCTION tarry._expire(p_limit int, p_events boolean, OUT next bigint, OUT died text, OUT events text, OUT batched boolean) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms(); reason text; b tarry.batch; due bigint;
 BEGIN
+  batched := EXISTS (SELECT FROM tarry.batch_add);
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
     SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
     counts := tarry._counted(tarry._none(), j, -1);
     PERFORM tarry._let_go(t, j, now);
-    IF t.dead_letter_expired AND t.name IS NOT NULL THEN
-      j.state := 4;
-      UPDATE tarry.job SET state = 4, level = 70000, expire = NULL, error = 'expired', tried = false WHERE topic = j.topic AND id = j.id;
+    reason := 'expired'; due := j.due; done := done + 1;
+    IF j.own IS NOT NULL AND j.due = tarry._wait_due() THEN
+      b := tarry._batch_now(j.own); batched := true;
+      IF b.closed OR b.close_by > now THEN
+        UPDATE tarry.job SET expire = CASE WHEN b.wait_until > now THEN CASE WHEN b.closed THEN b.wait_until ELSE least(b.wait_until, b.close_by) END END
+          WHERE topic = j.topic AND id = j.id;
+        IF b.wait_until <= now THEN PERFORM tarry._add_to_batch(j.own, NULL, 2); END IF;
+        CONTINUE;
+      END IF;
+      reason := 'batch was not closed'; j.due := now;
+    END IF;
+    IF (t.dead_letter_expired OR reason <> 'expired') AND t.name IS NOT NULL THEN
+      j.state := 4; j.error := reason;
+      UPDATE tarry.job SET state = 4, level = 70000, expire = NULL, error = j.error, due = j.due, tried = false WHERE topic = j.topic AND id = j.id;
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
-      PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
+      IF j.batch IS NOT NULL THEN PERFORM tarry._add_to_batch(j.batch, tarry._moved(0, 2)); batched := true; END IF;
+      IF reason = 'expired' THEN PERFORM tarry._note(t, j, 'expired', now, NULL, NULL); END IF;
       PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
       PERFORM tarry._mark_ended(t.name, j.id, 4, now, NULL, j.attempt, NULL, NULL, NULL);
       IF t.extension <> '' THEN died := concat_ws(',', died, t.name); END IF;
     ELSE
       DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
       PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
+      IF j.batch IS NOT NULL THEN PERFORM tarry._add_to_batch(j.batch, tarry._moved(0, 4)); batched := true; END IF;
+      IF j.own IS NOT NULL THEN PERFORM tarry._add_to_batch(j.own, NULL); batched := true; END IF;
       counts[9] := 1;
       IF t.name IS NOT NULL THEN counts := tarry._finish(t, j, 3, now, counts); END IF;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
     IF p_events AND t.name IS NOT NULL THEN
-      events := concat(events, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
+      events := concat(events, CASE WHEN reason = 'expired' THEN tarry._event(10, t.name, j.id, j.attempt, due) END,
+        CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, replace(reason, ' ', '%20')) END);
     END IF;
-    done := done + 1;
   END LOOP;
   IF done = p_limit THEN next := now; RETURN; END IF;
   SELECT expire INTO next FROM tarry.job WHERE expire > now AND state = 1 ORDER BY expire LIMIT 1;
@@ -2247,7 +2611,7 @@ END $$;
 
 -- A part of the upkeep, numbered from 1. False: there is no such part.
 CREATE FUNCTION tarry._chore(p_part int, p_own bigint, p_fresh boolean, p_now bigint, p_oldest xid) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE gone int;
+DECLARE gone int; removed bigint;
 BEGIN
   IF p_part = 1 THEN
     DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept + 0 = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED) o
@@ -2265,9 +2629,13 @@ BEGIN
     -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) have ended.
     FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
         AND (t.paused_until < p_now - 60000 OR (SELECT true FROM tarry.job j WHERE j.topic = t.topic LIMIT 1) IS NOT NULL) LIMIT 10 LOOP
-      DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
-        WHERE j.topic = o.topic AND j.id = o.id;
-      CONTINUE WHEN FOUND;
+      WITH d AS (
+        DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+          WHERE j.topic = o.topic AND j.id = o.id RETURNING j.batch
+      ), m AS ( -- of pushes that were in progress when the topic was deleted
+        INSERT INTO tarry.batch_add (batch, unfinished, cancelled) SELECT d.batch, -1, 1 FROM d WHERE d.batch IS NOT NULL
+      ) SELECT count(*) INTO removed FROM d;
+      CONTINUE WHEN removed > 0;
       DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
         WHERE f.topic = o.topic AND f.id = o.id;
       CONTINUE WHEN FOUND;
@@ -2325,6 +2693,7 @@ BEGIN
   SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000), coalesce(bool_or(listen_until > now), false)
     INTO others, silent, others_listen FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
+  IF EXISTS (SELECT FROM tarry.batch_add) THEN next_expire := now; END IF;
   IF NOT locked THEN RETURN; END IF;
   -- Each part by itself: one that fails undoes neither the beat nor the other parts, and is reported.
   LOOP
@@ -2438,6 +2807,18 @@ BEGIN
     END IF;
     RETURN NEXT;
   END LOOP;
+  FOR w IN SELECT c.* FROM (
+      SELECT b.batch, t.name, b.id, (SELECT count(*) FROM tarry.job j WHERE j.batch = b.batch AND j.state <> 4) - b.unfinished AS unfinished,
+          (SELECT count(*) FROM tarry.job j WHERE j.batch = b.batch AND j.state = 4) - b.dead AS dead,
+          EXISTS (SELECT FROM tarry.job j WHERE j.topic = b.topic AND j.id = b.id AND j.own = b.batch) AS is_known
+        FROM tarry.batch x JOIN tarry.topic t ON t.topic = x.topic AND t.name IS NOT NULL, LATERAL tarry._batch_now(x.batch) b WHERE NOT x.ended) c
+      WHERE c.unfinished <> 0 OR (c.dead <> 0 AND c.is_known) OR NOT c.is_known ORDER BY c.name, c.id LOOP
+    finding := format('topic %s: the members of the batch of %s that have not ended and those that are dead differ by %s and %s', quote_literal(w.name),
+      quote_literal(w.id), w.unfinished, w.dead);
+    jobs := abs(w.unfinished) + abs(w.dead); mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.batch_add (batch, unfinished, dead) VALUES (w.batch, w.unfinished, w.dead); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
   mended := false;
   FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
       WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.level = 70000) OR (j.state <> 4 AND j.level <> j.priority)
@@ -2454,7 +2835,7 @@ BEGIN
       WHERE j.id ~ '[^!-~]' OR octet_length(j.body) > 16777216 OR octet_length(j.content_type) > 128
         OR encode(j.content_type, 'hex') ~ '^(..)*([01].|7f|[89a-f].)' OR octet_length(j.meta) > 4096
         OR octet_length(j.error) > 256 OR j.priority NOT BETWEEN 0 AND 65535 OR j.due NOT BETWEEN 0 AND 253402300799999
-        OR j.first_due NOT BETWEEN 0 AND 253402300799999 GROUP BY 1 ORDER BY 1 LOOP
+        OR (j.first_due NOT BETWEEN 0 AND 253402300799999 AND j.own IS NULL) GROUP BY 1 ORDER BY 1 LOOP
     finding := format('topic %s: rows break the rules of a push, so their jobs are not delivered: correct or delete them', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
@@ -2497,6 +2878,11 @@ CREATE FUNCTION tarry._word(r tarry._did) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   IF r.status = 'bad_at' THEN RAISE EXCEPTION 'at is more than 10 years away' USING ERRCODE = '22023'; END IF;
   IF r.status = 'topic_full' THEN RAISE EXCEPTION 'the topic has as many jobs as its max_jobs allows' USING ERRCODE = '53400'; END IF;
+  IF r.status = 'no_batch' THEN RAISE EXCEPTION 'no job of this topic and id waits for members' USING ERRCODE = '22023', HINT = 'push it first, with waits => true'; END IF;
+  IF r.status = 'batch_closed' THEN RAISE EXCEPTION 'the batch is closed' USING ERRCODE = '55000', HINT = 'push its members before tarry.close'; END IF;
+  IF r.status = 'too_many_members' THEN RAISE EXCEPTION 'the batch has 1,000,000 members' USING ERRCODE = '53400'; END IF;
+  IF r.status = 'too_many_batches' THEN RAISE EXCEPTION '100,000 jobs wait for members' USING ERRCODE = '53400'; END IF;
+  IF r.status = 'too_deep' THEN RAISE EXCEPTION 'members that wait for members have more than 16 levels' USING ERRCODE = '22023'; END IF;
   IF r.status = 'group_full' THEN RAISE EXCEPTION 'the group has as many jobs as its max_jobs allows' USING ERRCODE = '53400'; END IF;
   RETURN r.status;
 END $$;
@@ -2527,9 +2913,41 @@ BEGIN
   RETURN r;
 END $$;
 
+CREATE FUNCTION tarry._user_span(p_name text, p_span interval, p_default bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE ms bigint := coalesce(ceil(extract(epoch FROM p_span) * 1000), p_default);
+BEGIN
+  IF ms NOT BETWEEN 1 AND 315619200000 THEN RAISE EXCEPTION '% % is not between 1 ms and 10 years', p_name, p_span USING ERRCODE = '22023'; END IF;
+  RETURN ms;
+END $$;
+
+-- The batches of a user's push, as tarry._push takes them.
+CREATE FUNCTION tarry._user_batch(batch_topic text, batch_id text, waits boolean, members int, wait_at_most interval, close_within interval, on_dead text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE effect int := coalesce(array_position(ARRAY['go', 'hold', 'stop'], coalesce(on_dead, 'go')), 0);
+BEGIN
+  IF (batch_topic IS NULL) <> (batch_id IS NULL) THEN RAISE EXCEPTION 'batch_topic and batch_id belong together' USING ERRCODE = '22023'; END IF;
+  IF batch_topic ~ '[^!-~]' OR batch_id ~ '[^!-~]' OR batch_topic = '' OR batch_id = '' THEN
+    RAISE EXCEPTION 'bad batch ''%'' ''%''', batch_topic, batch_id USING ERRCODE = '22023';
+  END IF;
+  IF NOT coalesce(waits, false) THEN
+    IF members IS NOT NULL OR wait_at_most IS NOT NULL OR close_within IS NOT NULL OR on_dead IS NOT NULL THEN
+      RAISE EXCEPTION 'the job does not wait' USING ERRCODE = '22023', HINT = 'give waits => true with members, wait_at_most, close_within and on_dead';
+    END IF;
+    IF batch_topic IS NULL THEN RETURN ''; END IF;
+    PERFORM tarry._may(batch_topic);
+    RETURN batch_topic || ' ' || batch_id || '  0';
+  END IF;
+  IF batch_topic IS NOT NULL THEN PERFORM tarry._may(batch_topic); END IF;
+  IF effect = 0 THEN RAISE EXCEPTION 'bad on_dead ''%''', on_dead USING ERRCODE = '22023', HINT = 'write go, hold or stop'; END IF;
+  IF members NOT BETWEEN 1 AND 1000000 THEN RAISE EXCEPTION 'members % is not between 1 and 1000000', members USING ERRCODE = '22023'; END IF;
+  RETURN format('%s %s  1 %s %s %s %s 0 0 0 0', coalesce(batch_topic, ''), coalesce(batch_id, ''), effect, coalesce(members, 0),
+    tarry._user_span('wait_at_most', wait_at_most, 604800000), tarry._user_span('close_within', close_within, 3600000));
+END $$;
+
 CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
-  content_type text, priority int, on_conflict text, once text, once_for interval, keep_finished interval, "group" text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE kind int; ms bigint; keep bigint := ceil(extract(epoch FROM keep_finished) * 1000); once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
+  content_type text, priority int, on_conflict text, once text, once_for interval, keep_finished interval, "group" text, batch_topic text, batch_id text,
+  waits boolean, members int, wait_at_most interval, close_within interval, on_dead text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE batch text := tarry._user_batch(batch_topic, batch_id, waits, members, wait_at_most, close_within, on_dead); kind int; ms bigint; keep bigint := ceil(extract(epoch FROM keep_finished) * 1000); once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
@@ -2548,10 +2966,10 @@ BEGIN
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
   IF once IS NOT NULL THEN
     r := tarry._push_once(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms, keep, NULL, coalesce("group", ''));
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms, keep, NULL, coalesce("group", ''), batch);
   ELSE
     r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, NULL, keep, NULL, coalesce("group", ''));
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, NULL, keep, NULL, coalesce("group", ''), batch);
   END IF;
   IF r.status IN ('created', 'replaced') AND r.state <> 3 THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
@@ -2561,21 +2979,27 @@ END $$;
 -- parameter. The forms for bytea and jsonb need a delay, which may be NULL: with a default there, a push without a body would match all three.
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body text DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL, batch_topic text DEFAULT NULL, batch_id text DEFAULT NULL, waits boolean DEFAULT false,
+  members int DEFAULT NULL, wait_at_most interval DEFAULT NULL, close_within interval DEFAULT NULL, on_dead text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for, keep_finished, "group",
+  batch_topic, batch_id, waits, members, wait_at_most, close_within, on_dead); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body bytea, at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL, batch_topic text DEFAULT NULL, batch_id text DEFAULT NULL, waits boolean DEFAULT false,
+  members int DEFAULT NULL, wait_at_most interval DEFAULT NULL, close_within interval DEFAULT NULL, on_dead text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for, keep_finished, "group",
+  batch_topic, batch_id, waits, members, wait_at_most, close_within, on_dead); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
   priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
-  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL) RETURNS text
+  keep_finished interval DEFAULT NULL, "group" text DEFAULT NULL, batch_topic text DEFAULT NULL, batch_id text DEFAULT NULL, waits boolean DEFAULT false,
+  members int DEFAULT NULL, wait_at_most interval DEFAULT NULL, close_within interval DEFAULT NULL, on_dead text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for, keep_finished, "group"); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for, keep_finished, "group",
+  batch_topic, batch_id, waits, members, wait_at_most, close_within, on_dead); END $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -2612,13 +3036,20 @@ BEGIN
   RETURN tarry._word(r);
 END $$;
 
+CREATE FUNCTION tarry.close(topic text, id text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM tarry._may(topic);
+  RETURN tarry._word(tarry._change(4, topic, id, 0, 0, -1, false, 0, false, true));
+END $$;
+
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea, OUT outcome text,
   OUT finished_at timestamptz, OUT content_type text, OUT result bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE adjust bigint := (SELECT adjust_ms FROM tarry.store);
 BEGIN
   PERFORM tarry._may(topic);
-  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead', 'finished'])[s.state], CASE WHEN s.state <> 5 THEN to_timestamp((s.due - adjust) / 1000.0) END, s.attempt,
+  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead', 'finished'])[s.state], CASE WHEN s.state <> 5 THEN to_timestamp((nullif(s.due, tarry._wait_due()) - adjust) / 1000.0) END, s.attempt,
       s.priority, CASE WHEN s.state <> 5 OR s.has_body THEN s.body END, (ARRAY['acked', 'cancelled', 'expired'])[s.outcome],
       to_timestamp((s.finished - adjust) / 1000.0), tarry.readable(s.result_type), s.result
     INTO get.state, get.due, get.attempt, get.priority, get.body, get.outcome, get.finished_at, get.content_type, get.result FROM tarry._get(get.topic, get.id, true) s;
@@ -2637,8 +3068,17 @@ CREATE VIEW tarry.jobs AS
   SELECT t.name AS topic, j.id,
     CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
       ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
-    to_timestamp((j.due - s.adjust_ms) / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, tarry.readable(j.error) AS error
+    to_timestamp((nullif(j.due, 140737488355328) - s.adjust_ms) / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, tarry.readable(j.error) AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
+
+CREATE VIEW tarry.batches AS
+  SELECT t.name AS topic, b.id, b.closed OR w.closes AS closed, b.ended, w.unfinished + CASE WHEN b.on_dead = 2 THEN w.dead ELSE 0 END AS waits_for, w.unfinished, w.acked, w.dead, w.cancelled,
+    w.expired, (ARRAY['go', 'hold', 'stop'])[b.on_dead] AS on_dead, to_timestamp((b.wait_until - s.adjust_ms) / 1000.0) AS wait_until
+  FROM tarry.batch b JOIN tarry.topic t ON t.topic = b.topic CROSS JOIN tarry.store s, LATERAL (
+    SELECT b.unfinished + coalesce(sum(a.unfinished), 0) AS unfinished, b.acked + coalesce(sum(a.acked), 0) AS acked, b.dead + coalesce(sum(a.dead), 0) AS dead,
+      b.cancelled + coalesce(sum(a.cancelled), 0) AS cancelled, b.expired + coalesce(sum(a.expired), 0) AS expired, coalesce(bool_or(a.mark IN (1, 3)), false) AS closes
+      FROM tarry.batch_add a WHERE a.batch = b.batch AND NOT b.ended) w
+  WHERE t.name IS NOT NULL;
 
 CREATE VIEW tarry.topics AS
   SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms) AS paused,

@@ -194,7 +194,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     pipeline_begin(link, context);
     return send_tallies(link) && (!context->is_awaited || postgres_ended_send(link, plan->calls)) &&
-           postgres_registers_send(link, plan->calls) &&
+           postgres_registers_send(link, plan->calls) && postgres_batches_send(link) &&
            (plan->is_alone || send_notifications(link)) &&
            (!plan->others_listen || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            pipeline_send(link);
@@ -255,6 +255,8 @@ static void take_answer(struct postgres_link *link, PGresult *result)
     }
     if (step && step->statement == POSTGRES_TICKET)
         link->context->first_ms = postgres_row_number(result, 0, 0);
+    if (step && step->statement == POSTGRES_COUNT_BATCHES)
+        postgres_batches_read(link, result);
     if (step && step->statement == POSTGRES_NOW) {
         link->context->now_ms = postgres_row_number(result, 0, 0);
         link->context->adjust_ms = postgres_row_number(result, 0, 1);
@@ -361,7 +363,8 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
 }
 
 /* Parses "what topic due". r: a job with this due time waits; t: the settings changed; d: jobs
- * died; l: check the topic; h: another server has a listener. */
+ * died; l: check the topic; h: another server has a listener; b: a user's transaction has changed
+ * batches. */
 static bool parse_notification(const char *text, struct sql_notification *out)
 {
     long long due = 0;
@@ -374,7 +377,8 @@ static bool parse_notification(const char *text, struct sql_notification *out)
     out->died = what == 'd';
     out->look = what == 'l';
     out->listens = what == 'h';
-    if (out->listens)
+    out->batched = what == 'b';
+    if (out->listens || out->batched)
         out->name[0] = '\0';
     return true;
 }
@@ -500,6 +504,7 @@ const struct sql_dialect sql_postgres = {
     .keeps_finished = true,
     .groups = true,
     .strict_groups = true,
+    .batches = true,
     .has_whole_transactions = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",

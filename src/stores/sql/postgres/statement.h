@@ -52,10 +52,11 @@ enum postgres_statement {
     POSTGRES_SEND_EVENTS, /* sends events */
     POSTGRES_GROUP_PUT,   /* sets or resets the settings of a group */
     POSTGRES_GROUPS,
+    POSTGRES_COUNT_BATCHES, /* adds up what became of members */
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 29 };
+enum { POSTGRES_PARAMS_MAX = 30 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {
