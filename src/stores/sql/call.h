@@ -79,7 +79,7 @@ struct sql_call {
     struct queue_forecast *forecast;
     struct sql_results results; /* owned by the dialect, kept until the reply */
     void (*result_free)(void *result);
-    struct sql_results blocks; /* allocated, with more texts of the reply */
+    struct sql_results blocks;            /* allocated, with more texts of the reply */
     struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
     bool listens;                         /* UPKEEP: a consumer of this server listens to events */
     bool others_listen; /* UPKEEP: a consumer of another server listens to events */

@@ -102,7 +102,7 @@ struct sql_effects {
     struct sql_notification_list notifications;
     struct sql_holds holds;
     struct sql_batch_changes batches; /* without a second entry for a batch */
-    bool has_batches; /* the transaction stored changes of batches in the database */
+    bool has_batches;     /* the transaction stored changes of batches in the database */
     int64_t expire_ms;    /* lowest end of a ttl; INT64_MAX: no ttl */
     bool failed;          /* out of memory: the transaction must not be committed */
     bool has_listener;    /* a consumer listens to events */

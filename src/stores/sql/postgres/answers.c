@@ -584,10 +584,10 @@ static bool read_list(struct sql_call *call, const PGresult *result)
         return false;
     if (count > limit) {
         const struct queue_job *last = &call->jobs[limit - 1];
-        struct queue_cursor cursor = {.due_ms = last->end ? last->end->finished_ms
-                                                          : postgres_row_number(result, (int)limit - 1,
-                                                                                SHOWN_DUE),
-                                      .sequence = last->job.sequence};
+        struct queue_cursor cursor = {
+            .due_ms = last->end ? last->end->finished_ms
+                                : postgres_row_number(result, (int)limit - 1, SHOWN_DUE),
+            .sequence = last->job.sequence};
         call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
     }
     return true;

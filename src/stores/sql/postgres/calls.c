@@ -134,7 +134,8 @@ enum { WISH_BYTES = JOB_TOPIC_BYTES_MAX + JOB_ID_BYTES_MAX + 320 };
 
 /* Writes the lease of the member that adds another one, as tarry._join reads it. A lease of another
  * store is that of no member. */
-static void parent_write(struct slice parent, const struct mac_key *key, char *out, size_t out_bytes)
+static void parent_write(struct slice parent, const struct mac_key *key, char *out,
+                         size_t out_bytes)
 {
     struct sql_lease lease;
     if (parent.len && sql_lease_parse(parent, key, &lease))
@@ -152,15 +153,15 @@ static struct slice wish_write(const struct queue_push *push, const struct mac_k
     if (!batch)
         return (struct slice){0};
     parent_write(batch->parent, key, parent, sizeof parent);
-    int len = snprintf(
-        out, WISH_BYTES, "%.*s %.*s %s %d %d %u %lld %lld %u %u %u %u", (int)batch->topic.len,
-        batch->topic.at ? batch->topic.at : "", (int)batch->id.len,
-        batch->id.at ? batch->id.at : "", parent, batch->waits,
-        batch->on_dead ? (int)batch->on_dead : BATCH_GO, batch->members,
-        (long long)(batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS),
-        (long long)(batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS),
-        batch->past.of[BATCH_ACKED], batch->past.of[BATCH_DEAD], batch->past.of[BATCH_CANCELLED],
-        batch->past.of[BATCH_EXPIRED]);
+    int len =
+        snprintf(out, WISH_BYTES, "%.*s %.*s %s %d %d %u %lld %lld %u %u %u %u",
+                 (int)batch->topic.len, batch->topic.at ? batch->topic.at : "", (int)batch->id.len,
+                 batch->id.at ? batch->id.at : "", parent, batch->waits,
+                 batch->on_dead ? (int)batch->on_dead : BATCH_GO, batch->members,
+                 (long long)(batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS),
+                 (long long)(batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS),
+                 batch->past.of[BATCH_ACKED], batch->past.of[BATCH_DEAD],
+                 batch->past.of[BATCH_CANCELLED], batch->past.of[BATCH_EXPIRED]);
     assert(len > 0 && len < WISH_BYTES);
     return slice_make(out, (size_t)len);
 }

@@ -38,8 +38,8 @@ struct postgres_link {
     /* the last transaction; is_whole: it is in progress and commits by itself */
     struct sql_plan plan;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
-    struct postgres_batch pushes, changes, answers, agains, acks, awaits, leaves,
-        ended, batches; /* open while the transaction's statements are sent */
+    struct postgres_batch pushes, changes, answers, agains, acks, awaits, leaves, ended,
+        batches; /* open while the transaction's statements are sent */
     const struct queue_push
         *groups[POSTGRES_GROUPS_COMPARED]; /* one push of each group in `pushes` */
     int old_ids; /* number of further batches of pushes that check for existing jobs first */
