@@ -47,6 +47,7 @@ struct driver {
     bool keeps_finished, awaits; /* as in queue_info: the claims about kept jobs and waits apply */
     bool groups;                 /* likewise: the claims about groups, limits, rates and holds */
     bool strict_groups;          /* likewise: the claims about group_order=strict */
+    bool batches;                /* likewise: the claims about jobs that wait for other jobs */
     bool is_at_once;             /* a few loop iterations send all events */
     uint32_t runs;               /* of random commands; 0: as many as are usual */
     bool forecasts_exactly;      /* the few jobs of this suite, that is */

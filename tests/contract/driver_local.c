@@ -117,6 +117,7 @@ const struct driver driver_local_1 = {
     .keeps_finished = true,
     .awaits = true,
     .groups = true,
+    .batches = true,
     .strict_groups = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE | DRIVER_LACKS_GROUP_MAX_JOBS,
     .open = open_1,

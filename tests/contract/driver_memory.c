@@ -64,6 +64,7 @@ const struct driver driver_memory = {
     .keeps_finished = true,
     .awaits = true,
     .groups = true,
+    .batches = true,
     .strict_groups = true,
     .is_at_once = true,
     .forecasts_exactly = true,

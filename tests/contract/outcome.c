@@ -72,6 +72,12 @@ static const struct queue_job *copy_jobs(struct outcome *outcome, const struct q
         job->progress = outcome_slice(outcome, job->progress);
         job->group = outcome_slice(outcome, job->group);
         jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
+        job->batch = outcome_slice(outcome, job->batch);
+        if (jobs[i].waiting) {
+            struct queue_waiting *waiting = outcome_bytes(outcome, sizeof *waiting);
+            *waiting = *jobs[i].waiting;
+            jobs[i].waiting = waiting;
+        }
         if (jobs[i].end)
             jobs[i].end = copy_end(outcome, jobs[i].end);
     }

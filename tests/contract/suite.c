@@ -172,6 +172,7 @@ static int run_driver(void)
         failed += run_claims("successors", directed_after, directed_after_count);
         failed += run_claims("finished jobs", directed_finished, directed_finished_count);
         failed += run_claims("flow control", directed_flow, directed_flow_count);
+        failed += run_claims("batches", directed_batches, directed_batches_count);
     }
     failed += run_claims("random commands", random_tests, 2);
     return failed;

@@ -49,6 +49,7 @@ void engine_free(struct engine *engine)
     engine_index_fini(&engine->index);
     forecast_pages_fini(&engine->forecast);
     flows_free(engine);
+    batches_free(engine);
     slab_fini(&engine->steps);
     slab_fini(&engine->successors);
     slab_fini(&engine->extras);
@@ -73,10 +74,20 @@ static inline bool start_next(struct engine *engine, uint32_t id, enum life_step
     return true;
 }
 
+/* Drops the successor of a member whose batch was stopped. */
+static inline void drop_next_if_stopped(struct engine *engine, uint32_t id)
+{
+    struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    if (__builtin_expect(extra->successor && extra->policy.batch, 0) &&
+        batch_at(engine, extra->policy.batch)->rules.is_stopped)
+        entry_drop_next(engine, extra);
+}
+
 /* Cancels a job whose cancel was requested while it was leased. Already unlinked. */
 static void cancel_requested(struct engine *engine, uint32_t id, struct engine_now now)
 {
     entry_notify(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
+    drop_next_if_stopped(engine, id);
     if (!start_next(engine, id, LIFE_CANCELLED, 0, now))
         entry_finish(engine, id, RECORD_CANCELLED, now);
 }
@@ -98,7 +109,7 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
         lease_hang_again(engine, id, now);
         return;
     }
-    if (life_lease_end(extra->cancel_requested) == LIFE_CANCELLED) {
+    if (life_lease_end(extra_cancel_requested(engine, extra)) == LIFE_CANCELLED) {
         if (kept_waits_for_room(engine, id, now))
             return;
         entry_unhang(engine, id);
@@ -123,6 +134,10 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     const struct slice none = {0};
     if (kept_waits_for_room(engine, id, now))
         return;
+    if (batch_is_leftover(engine, entry)) {
+        batch_remove_leftover(engine, id, now);
+        return;
+    }
     entry_unhang(engine, id);
     entry_notify(engine, id, JOB_EVENT_EXPIRED, none, none, now);
     /* If there is no memory for the extra, the job expires as if the topic kept no dead letters. */
@@ -134,6 +149,9 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_hang(engine, id, JOB_DEAD, now);
     entry_died(engine, entry);
     entry_record(engine, id);
+    if (__builtin_expect(entry_extra(engine, entry)->policy.batch != 0, 0))
+        batch_member_changed(engine, entry_extra(engine, entry)->policy.batch, BATCH_UNFINISHED,
+                             BATCH_DEAD, now);
     entry_notify(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
     if (topic->awaited)
         kept_died(engine, id, now);
@@ -144,6 +162,10 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
 {
     switch ((enum job_state)entry_at(engine, id)->state) {
     case JOB_DELAYED:
+        if (entry_at(engine, id)->extra && entry_is_kept_back(engine, entry_at(engine, id))) {
+            batch_kept_back_due(engine, id, now);
+            break;
+        }
         entry_unhang(engine, id);
         /* The entry becomes delayed again if the wall clock was set back. */
         entry_hang(engine, id, JOB_READY, now);
@@ -198,6 +220,8 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
     size_t done = 0;
     retime_some(engine, now);
     engine_end_pauses(engine, now);
+    if (__builtin_expect(engine->batches && engine->batches->sweep_at, 0))
+        batch_sweep(engine, now, max);
     if (engine->flows)
         done = flow_advance(engine, now, max);
     while (done < max) {
@@ -215,7 +239,8 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
 
 int64_t engine_next_ms(const struct engine *engine)
 {
-    int64_t next_ms = engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
+    bool sweeps = engine->batches && engine->batches->sweep_at;
+    int64_t next_ms = engine->retime_at || sweeps ? 0 : wheel_next_ms(&engine->wheel);
     if (__builtin_expect(engine->flows != NULL, 0) && flow_next_ms(engine) < next_ms)
         next_ms = flow_next_ms(engine);
     return next_ms < engine->pause_end_ms ? next_ms : engine->pause_end_ms;
@@ -231,9 +256,10 @@ uint64_t engine_happened(const struct engine *engine)
 size_t engine_room_push(const struct queue_push *push)
 {
     enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* everything but text, and a STATE record */
-    return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
-           push->body.len + push->past.error.len + JOB_ROOM +
-           (push->once.len ? ENGINE_STATE_BYTES_MAX : 0) +
+    return push->topic.len + (size_t)JOB_ID_BYTES_MAX +
+           (push->batch ? (size_t)JOB_BATCH_BYTES_MAX + 2 * ENGINE_STATE_BYTES_MAX : 0) +
+           push->content_type.len + push->meta.len + push->body.len + push->past.error.len +
+           JOB_ROOM + (push->once.len ? ENGINE_STATE_BYTES_MAX : 0) +
            (push->policy.backoff.kind == BACKOFF_LIST ? RECORD_STEPS_BYTES_MAX : 0);
 }
 
@@ -364,6 +390,7 @@ static void record_with_next(struct engine *engine, uint32_t id, const struct jo
                                     .sequence = entry->sequence,
                                     .delivery = extra->delivery,
                                     .policy = own_policy_show(engine, &extra->policy),
+                                    .batch = texts->batch,
                                     .next = next}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     entry_release(engine, entry);
@@ -407,10 +434,40 @@ static __attribute__((noinline)) void push_next(struct engine *engine, uint32_t 
     result->due_ms = next.due_ms + (next.due_is_wall ? 0 : now.skew_ms);
 }
 
-/* `replaces_itself`: the job was acked to be pushed again, so a full topic has room for it. */
-static void push_stored(struct engine *engine, const struct queue_push *push, struct hash128 key,
-                        bool replaces_itself, struct engine_now now, struct queue_result *result)
+/* Prepares the batches of a push that passes all other checks. `itself`: the batches of a job that is pushed again. Returns
+ * whether it may be stored; else *result is set. */
+static __attribute__((noinline)) bool push_batched(struct engine *engine,
+                                                   const struct queue_push *push,
+                                                   struct hash128 key, uint32_t old,
+                                                   const struct batch_push *itself, bool is_next,
+                                                   struct engine_now now, struct batch_push *out,
+                                                   struct queue_result *result)
 {
+    if (itself) {
+        *out = *itself;
+        out->encoded.at = out->room;
+        return true;
+    }
+    if (is_next && push->batch && push->batch->waits) {
+        result->status = QUEUE_LEASED;
+        return false;
+    }
+    enum queue_status status =
+        batch_push_begin(engine, push, key, old, engine->sequence + 1, now, out, &result->detail);
+    if (!status)
+        return true;
+    result->status = status;
+    if (status == QUEUE_WAITS)
+        result->due_ms = 0;
+    return false;
+}
+
+/* `itself`: the job was acked to be pushed again, so a full topic has room for it; with its batches, or empty. */
+static void push_stored(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                        const struct batch_push *itself, struct engine_now now,
+                        struct queue_result *result)
+{
+    struct batch_push batched;
     int64_t due_ms;
     bool is_wall;
     if (!when_to_due(&push->when, now, &due_ms, &is_wall)) {
@@ -419,6 +476,10 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         return;
     }
     uint32_t id = find_existing(engine, key, now), extra = 0;
+    if (id && entry_at(engine, id)->extra && batch_is_leftover(engine, entry_at(engine, id))) {
+        batch_remove_leftover(engine, id, now);
+        id = find_existing(engine, key, now);
+    }
     struct topic *topic = engine_topic_find(engine, push->topic);
     bool has_topic = topic;
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
@@ -426,6 +487,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
 
     bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past) &&
                     !push->has_keep_finished && !push->group.len;
+    bool has_batch = push->batch || (itself && itself->member_of);
     const struct entry *old = id ? entry_at(engine, id) : NULL;
     if (old && __builtin_expect(entry_is_free(old, now), 0)) /* the new job takes its entry */
         old = NULL;
@@ -433,7 +495,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     struct life life =
         life_push(old ? (enum job_state)old->state : 0,
                   push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
-                  !old && !replaces_itself && engine_topic_is_full(engine, topic),
+                  !old && !itself && engine_topic_is_full(engine, topic),
                   old && old->extra && entry_extra(engine, old)->successor);
     result->status = life.status;
     if (old) {
@@ -442,6 +504,16 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
     if (life.step == LIFE_STAYS)
         return;
+    has_batch = has_batch || (old && old->extra && extra_is_batched(entry_extra(engine, old)));
+    batched.own = batched.member_of = 0;
+    if (__builtin_expect(has_batch, 0) &&
+        !push_batched(engine, push, key, old ? id : 0, itself, life.step == LIFE_NEXT, now,
+                      &batched, result)) {
+        if (!has_topic)
+            engine_topic_unmake(engine, topic);
+        return;
+    }
+    const struct slice batches = has_batch ? batched.encoded : (struct slice){0};
     int32_t priority = push->priority;
     if (priority == QUEUE_PRIORITY_UNSET)
         priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
@@ -460,17 +532,23 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                                .first_due_ms = due_ms,
                                .has_keep = push->has_keep_finished,
                                .keep_ms = push->keep_finished_ms,
-                               .policy = push->policy},
+                               .policy = push->policy,
+                               .batch = batches},
                   life, now, result);
+        if (batched.member_of) /* the successor refers to it */
+            batch_unlink(engine, batched.member_of);
         return;
     }
-    struct own_policy policy = {0};
+    struct own_policy policy = {.batch = batched.member_of & 0xfffffffu};
+    is_plain = is_plain && !batches.len;
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (!is_plain && (!own_policy_set(engine, &policy, &push->policy) ||
                        !entry_set_group(engine, topic, &policy, push->group))) ||
         (!id && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
+        if (batched.own)
+            batch_push_undo(engine, &(struct batch_push){.own = batched.own});
         own_policy_drop(engine, &policy);
         if (!has_topic)
             engine_topic_unmake(engine, topic);
@@ -479,9 +557,16 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
 
     struct entry *entry = entry_at(engine, id);
+    uint64_t replaced = 0; /* the batch of the job that is replaced */
     if (entry->state) {
+        if (__builtin_expect(entry->extra && entry_extra(engine, entry)->marks & EXTRA_OWNS, 0))
+            replaced = entry->sequence;
         entry_unhang(engine, id);
         entry_drop_extra(engine, entry);
+    }
+    if (__builtin_expect(batched.own != 0, 0)) {
+        due_ms = batch_first_due_ms(engine, batched.own);
+        is_wall = false;
     }
     entry_set_due(entry, due_ms, is_wall);
     entry->priority = (uint64_t)priority & 0xffff;
@@ -491,8 +576,10 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         *entry_extra(engine, entry) =
             (struct extra){.policy = policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
         entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
+        if (batched.own)
+            entry_extra(engine, entry)->marks = EXTRA_OWNS | EXTRA_WAITS;
         if (push->has_keep_finished) {
-            entry_extra(engine, entry)->marks = EXTRA_KEEPS_OWN;
+            entry_extra(engine, entry)->marks |= EXTRA_KEEPS_OWN;
             topic->has_own_keeps = true;
             engine_topic_mind(engine, topic);
         }
@@ -518,11 +605,14 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                                     .has_keep = push->has_keep_finished,
                                     .keep_ms = push->keep_finished_ms,
                                     .sequence = entry->sequence,
-                                    .policy = push->policy}};
+                                    .policy = push->policy,
+                                    .batch = batches}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     entry_release(engine, entry);
     entry->place = place;
     entry->state_file = 0;
+    if (__builtin_expect(replaced != 0, 0))
+        batch_drop(engine, replaced);
     if (is_new)
         topic->totals.pushed++;
     else
@@ -533,7 +623,32 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     entry_notify(engine, id, is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED, push->id,
                  (struct slice){0}, now);
     result->state = (enum job_state)entry->state;
-    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    result->due_ms = batched.own ? 0 : entry_due_wall_ms(entry, now.skew_ms);
+    if (__builtin_expect(has_batch, 0))
+        batch_push_done(engine, &batched, state, now);
+}
+
+bool engine_has_batches(const struct engine *engine)
+{
+    return engine->batches != NULL;
+}
+
+struct slice engine_push_batches(struct engine *engine, const struct queue_push *push,
+                                 struct hash128 key, struct engine_now now,
+                                 char room[JOB_BATCH_BYTES_MAX])
+{
+    struct batch_push batched;
+    const char *detail;
+    uint32_t id = find_existing(engine, key, now);
+    const struct entry *old = id ? entry_at(engine, id) : NULL;
+    if (old && (old->state == JOB_FINISHED || batch_is_leftover(engine, old)))
+        id = 0;
+    if ((!push->batch && !id) ||
+        batch_push_begin(engine, push, key, id, engine->sequence + 1, now, &batched, &detail))
+        return (struct slice){0};
+    batch_push_undo(engine, &batched);
+    memcpy(room, batched.room, batched.encoded.len);
+    return slice_make(room, batched.encoded.len);
 }
 
 struct hash128 engine_once_key(const struct engine *engine, struct slice topic, struct slice once)
@@ -566,7 +681,7 @@ static __attribute__((noinline)) void push_once(struct engine *engine,
         result->status = QUEUE_NO_MEMORY;
         return;
     }
-    push_stored(engine, push, key, false, now, result);
+    push_stored(engine, push, key, NULL, now, result);
     if (result->status != QUEUE_CREATED && result->status != QUEUE_REPLACED) {
         entry_discard(engine, id);
         return;
@@ -581,7 +696,7 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
     if (__builtin_expect(push->once.len != 0, 0))
         push_once(engine, push, key, now, result);
     else
-        push_stored(engine, push, key, false, now, result);
+        push_stored(engine, push, key, NULL, now, result);
 }
 
 /* ---- change ---- */
@@ -628,11 +743,58 @@ static void request_cancel(struct engine *engine, uint32_t id, bool drops_next)
     entry_record(engine, id);
 }
 
+/* Changes a job that waits for its members. Returns false if the change is as of any other job. */
+static __attribute__((noinline)) bool change_waiting(struct engine *engine, uint32_t id,
+                                                     const struct queue_change *change,
+                                                     struct engine_now now,
+                                                     struct queue_result *result)
+{
+    struct entry *entry = entry_at(engine, id);
+    bool waits = entry_extra(engine, entry)->marks & EXTRA_WAITS;
+    uint32_t batch = batch_of_waiting(engine, entry);
+    result->due_ms = 0;
+    if (change->verb == QUEUE_CLOSE) {
+        result->status = batch ? batch_close(engine, id, now) : QUEUE_NOT_FOUND;
+    } else if (!waits || entry->state == JOB_DEAD || change->only_dead || change->lease.len) {
+        return false;
+    } else if (change->verb == QUEUE_CANCEL) {
+        if (change->members)
+            batch_stop(engine, batch);
+        return false;
+    } else if (change->verb == QUEUE_RUN) {
+        batch_run(engine, id, now);
+        result->status = QUEUE_OK;
+    } else {
+        if (change->priority != QUEUE_PRIORITY_UNSET) {
+            entry->priority = (uint64_t)change->priority & 0xffff;
+            entry_record(engine, id);
+        }
+        batch_reschedule(engine, id, &change->when, now);
+        result->status = QUEUE_OK;
+    }
+    result->state = (enum job_state)entry->state;
+    if (result->status == QUEUE_OK && !entry_waits_for_members(engine, entry))
+        result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    return true;
+}
+
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result)
 {
     uint32_t id =
         engine_index_find(engine, hash_pair(change->topic, change->id, engine->hash_seed));
+    if (id && entry_at(engine, id)->extra &&
+        __builtin_expect(extra_is_batched(entry_extra(engine, entry_at(engine, id))), 0)) {
+        if (batch_is_leftover(engine, entry_at(engine, id)))
+            id = 0;
+        else if (entry_extra(engine, entry_at(engine, id))->marks & EXTRA_OWNS &&
+                 change_waiting(engine, id, change, now, result))
+            return;
+    }
+    if (change->verb == QUEUE_CLOSE) {
+        result->status = QUEUE_NOT_FOUND;
+        return;
+    }
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
     struct extra *extra = id ? entry_extra(engine, entry) : NULL;
     struct life life = life_change(change, entry ? (enum job_state)entry->state : 0,
@@ -665,6 +827,17 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
 void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
+    uint32_t batch = entry->extra ? entry_extra(engine, entry)->policy.batch : 0;
+    if (__builtin_expect(entry_waits_for_members(engine, entry), 0)) {
+        entry_set_attempt(engine, entry, 0);
+        entry_topic(engine, entry)->totals.redriven++;
+        batch_redriven(engine, id, now);
+        if (batch)
+            batch_member_changed(engine, batch, BATCH_DEAD, BATCH_UNFINISHED, now);
+        return;
+    }
+    if (__builtin_expect(batch && batch_at(engine, batch)->rules.is_stopped, 0))
+        entry_extra(engine, entry)->delivery = ++engine->sequence; /* it is not a leftover */
     entry_unhang(engine, id);
     entry_set_attempt(engine, entry, 0);
     entry_set_due(entry, now.inner_ms, false);
@@ -672,6 +845,8 @@ void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now 
     entry_topic(engine, entry)->totals.redriven++;
     entry_hang(engine, id, JOB_READY, now);
     entry_record(engine, id);
+    if (__builtin_expect(batch != 0, 0))
+        batch_member_changed(engine, batch, BATCH_DEAD, BATCH_UNFINISHED, now);
 }
 
 enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id_text,
@@ -726,6 +901,11 @@ static __attribute__((noinline)) size_t take_by_flow(struct engine *engine, stru
         bytes += entry->place.bytes;
         if (taken && bytes > bytes_max)
             break;
+        if (__builtin_expect(batch_is_leftover(engine, entry), 0)) {
+            batch_remove_leftover(engine, id, now);
+            max--;
+            continue;
+        }
         struct extra *extra = lease_reserve(engine, entry, consumer);
         if (!extra)
             break;
@@ -758,6 +938,11 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         struct extra *extra = lease_reserve(engine, entry, consumer);
         if (!extra)
             break;
+        if (__builtin_expect(extra->policy.batch != 0, 0) && batch_is_leftover(engine, entry)) {
+            batch_remove_leftover(engine, id, now);
+            max--;
+            continue;
+        }
         entry_unhang(engine, id);
         lease_begin(engine, id, extra, lease_ms, now, &out[taken++]);
     }
@@ -779,6 +964,11 @@ uint32_t engine_first_ready(struct engine *engine, struct slice name, struct eng
 {
     struct topic *topic = engine_topic_find(engine, name);
     const struct ready_item *first = topic ? flow_first(engine, topic, now) : NULL;
+    if (first && entry_at(engine, first->id)->extra &&
+        batch_is_leftover(engine, entry_at(engine, first->id))) {
+        batch_remove_leftover(engine, first->id, now);
+        return engine_first_ready(engine, name, now, out);
+    }
     if (!first)
         return 0;
     const struct entry *entry = entry_at(engine, first->id);
@@ -808,7 +998,7 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
     if (__builtin_expect(topic->minds_ends, 0))
         kept_finish(engine, ready, RECORD_ACKED, NULL, true, now);
     else
-        entry_finish_plainly(engine, ready, RECORD_ACKED);
+        entry_finish_plainly(engine, ready, RECORD_ACKED, now);
 }
 
 /* Returns the topic whose next job comes first, and that job; NULL: no job can be taken. */
@@ -867,6 +1057,15 @@ enum queue_status engine_take_job(struct engine *engine, struct slice topic, str
 {
     uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
     struct entry *entry = id ? entry_at(engine, id) : NULL;
+    enum batch_outcome before = entry ? life_outcome((enum job_state)entry->state) : 0;
+    if (entry && entry->extra && entry_is_kept_back(engine, entry)) {
+        if (!entry_waits_for_members(engine, entry))
+            return QUEUE_NOT_FOUND;
+        batch_run(engine, id, now);
+    }
+    if (entry && entry->state == JOB_DEAD && entry->extra &&
+        batch_is_stopped(engine, entry_extra(engine, entry)->policy.batch))
+        before = BATCH_UNFINISHED; /* an ordinary job */
     struct life life = life_pick(entry ? (enum job_state)entry->state : 0);
     if (life.step == LIFE_STAYS)
         return life.status;
@@ -879,6 +1078,8 @@ enum queue_status engine_take_job(struct engine *engine, struct slice topic, str
         entry_set_first_due(engine, entry, now.inner_ms);
     }
     lease_begin(engine, id, extra, lease_ms, now, out);
+    if (__builtin_expect(extra->policy.batch && before == BATCH_DEAD, 0))
+        batch_member_changed(engine, extra->policy.batch, before, BATCH_UNFINISHED, now);
     if (__builtin_expect(entry_topic(engine, entry)->flow != NULL, 0))
         flow_settle(engine, entry_topic(engine, entry), entry_group(engine, entry));
     return QUEUE_OK;
@@ -918,7 +1119,7 @@ static void lease_extend(struct engine *engine, uint32_t id, const struct queue_
     entry_notify(engine, id, progresses ? JOB_EVENT_PROGRESS : JOB_EVENT_EXTENDED,
                  (struct slice){0}, answer->progress, now);
     result->lease_until_ms = entry_lease_end_ms(engine, extra) + now.skew_ms;
-    result->cancel_requested = extra->cancel_requested;
+    result->cancel_requested = extra_cancel_requested(engine, extra);
 }
 
 /* Returns the entry of a lease; 0: it has ended. The wheel may not have come round yet: the end of the lease counts, not
@@ -960,8 +1161,14 @@ void engine_again(struct engine *engine, const struct engine_lease *lease,
         result->detail = "at";
         return;
     }
-    struct life life =
-        life_answer(&answer, entry_extra(engine, entry_at(engine, id))->cancel_requested);
+    struct batch_push itself = {0};
+    struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    struct life life = life_answer(&answer, extra_cancel_requested(engine, extra));
+    if (__builtin_expect(extra->policy.batch != 0, 0) && life.step == LIFE_AGAIN &&
+        !batch_again(engine, id, &itself)) {
+        result->status = QUEUE_UNAVAILABLE;
+        return;
+    }
     result->status = life.status;
     entry_unhang(engine, id);
     if (life.step == LIFE_CANCELLED) {
@@ -977,9 +1184,14 @@ void engine_again(struct engine *engine, const struct engine_lease *lease,
         result->due_ms = entry_due_wall_ms(next, now.skew_ms);
         return;
     }
-    entry_finish_plainly(engine, id, RECORD_ACKED);
-    push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), true, now,
+    extra->policy.batch = 0; /* its reference is that of `itself`: the member has not ended */
+    entry_finish_plainly(engine, id, RECORD_ACKED, now);
+    push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), &itself, now,
                 result);
+    if (__builtin_expect(itself.member_of && result->status != QUEUE_CREATED, 0)) {
+        batch_member_changed(engine, itself.member_of, BATCH_UNFINISHED, BATCH_ACKED, now);
+        batch_unlink(engine, itself.member_of);
+    }
 }
 
 /* Ends the lease of a job with a successor, by an answer other than `again`. */
@@ -1009,7 +1221,10 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
         return;
     }
     struct entry *entry = entry_at(engine, id);
-    struct life life = life_answer(answer, entry_extra(engine, entry)->cancel_requested);
+    struct life life =
+        life_answer(answer, extra_cancel_requested(engine, entry_extra(engine, entry)));
+    if (__builtin_expect(entry_extra(engine, entry)->successor && life.step != LIFE_EXTENDED, 0))
+        drop_next_if_stopped(engine, id);
     if (__builtin_expect(answer->hold_ms > 0, 0) &&
         !flow_hold(engine, entry_topic(engine, entry), entry_group(engine, entry), answer->hold_ms,
                    now)) {
@@ -1062,20 +1277,22 @@ void engine_look(struct engine *engine, const struct queue_find *name, struct en
 {
     uint32_t id = engine_index_find(engine, hash_pair(name->topic, name->id, engine->hash_seed));
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
-    if (!entry || entry->state == JOB_FINISHED) {
+    if (!entry || entry->state == JOB_FINISHED || batch_is_leftover(engine, entry)) {
         result->status = QUEUE_NOT_FOUND;
         return;
     }
     result->status = QUEUE_OK;
     result->state = (enum job_state)entry->state;
-    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    result->due_ms =
+        entry_waits_for_members(engine, entry) ? 0 : entry_due_wall_ms(entry, now.skew_ms);
 }
 
 bool engine_find(struct engine *engine, struct slice topic, struct slice id_text,
                  struct engine_now now, struct engine_view *out)
 {
     uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
-    if (!id || entry_at(engine, id)->state == JOB_FINISHED)
+    if (!id || entry_at(engine, id)->state == JOB_FINISHED ||
+        batch_is_leftover(engine, entry_at(engine, id)))
         return false;
     entry_view(engine, id, now, out);
     return true;
@@ -1090,7 +1307,7 @@ void engine_show(const struct engine_view *view, struct job *job)
     job->state = view->state;
     job->priority = view->priority;
     job->attempt = view->attempt;
-    job->due_ms = view->due_ms;
+    job->due_ms = view->waits ? 0 : view->due_ms;
     job->lease_until_ms = view->lease_until_ms;
     job->delivery = view->delivery;
     job->sequence = view->sequence;

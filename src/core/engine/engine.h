@@ -124,7 +124,8 @@ struct engine_lease {
 
 /* ---- room: the most log bytes that a call may need; reserve them before the call ---- */
 
-enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
+/* One STATE or DONE record; of a member also those of its batch and of the waiting job. */
+enum { ENGINE_STATE_BYTES_MAX = 1280 };
 size_t engine_room_push(const struct queue_push *push);
 /* The further room of a push that becomes the successor of a leased job. */
 size_t engine_room_next(const struct engine *engine, const struct queue_push *push);
@@ -142,6 +143,13 @@ size_t engine_room_pop(const struct engine *engine, uint32_t ready);
 
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
+/* Writes the batches of the job that a push would store, as its record has them; for owners of records that are made before the
+ * push. Returns an empty slice if there are none, or if the push will be rejected. */
+struct slice engine_push_batches(struct engine *engine, const struct queue_push *push,
+                                 struct hash128 key, struct engine_now now,
+                                 char room[JOB_BATCH_BYTES_MAX]);
+/* Returns whether any job waits for others, or did. */
+bool engine_has_batches(const struct engine *engine);
 /* Push in two steps, for callers with work in between. The first returns the key of the job and prefetches the
  * memory of its look-up. */
 struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id);
@@ -185,6 +193,9 @@ struct engine_view {
     uint64_t delivery, sequence;
     bool cancel_requested;
     bool next_started; /* the job is the successor in the record */
+    bool has_batch;    /* the job has a batch of its own: `waiting` */
+    bool waits;        /* it waits for its members, and has no due */
+    struct queue_waiting waiting;
     uint8_t consumer_bytes;
     uint16_t history_bytes, error_bytes, progress_bytes;
     char *

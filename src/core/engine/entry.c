@@ -115,6 +115,8 @@ void own_policy_drop(struct engine *engine, struct own_policy *policy)
         slab_remove(&engine->steps, policy->steps);
     if (policy->group)
         flow_group_drop(engine, policy->group);
+    if (__builtin_expect(policy->batch != 0, 0))
+        batch_unlink(engine, policy->batch);
     *policy = (struct own_policy){0};
 }
 
@@ -140,7 +142,8 @@ bool own_policy_set(struct engine *engine, struct own_policy *into, const struct
                                 .first_ms = backoff->first_ms,
                                 .max_ms = backoff->max_ms,
                                 .max_attempts = policy->max_attempts,
-                                .backoff = backoff->kind,
+                                .backoff = backoff->kind & 15u,
+                                .batch = into->batch,
                                 .group = into->group};
     if (backoff->kind != BACKOFF_LIST)
         return true;
@@ -158,7 +161,7 @@ struct policy own_policy_show(const struct engine *engine, const struct own_poli
 {
     struct policy shown = {.lease_ms = policy->lease_ms,
                            .ttl_ms = policy->ttl_ms,
-                           .backoff = {.kind = policy->backoff,
+                           .backoff = {.kind = (enum backoff_kind)policy->backoff,
                                        .first_ms = policy->first_ms,
                                        .max_ms = policy->max_ms},
                            .max_attempts = policy->max_attempts};
@@ -195,6 +198,12 @@ bool entry_set_next(struct engine *engine, struct extra *extra, const struct job
         own_policy_drop(engine, &policy);
         return false;
     }
+    uint32_t batch = 0;
+    if (has_next && !batch_link(engine, next.batch, &batch)) {
+        own_policy_drop(engine, &policy);
+        return false;
+    }
+    policy.batch = batch & 0xfffffffu;
     entry_drop_next(engine, extra);
     if (!has_next)
         return true;
@@ -221,6 +230,7 @@ void entry_take_next(struct engine *engine, struct entry *entry)
     struct successor *waiting = slab_at(&engine->successors, extra->successor);
     struct successor next = *waiting;
     waiting->policy.steps = waiting->policy.group = 0; /* they belong to the job now */
+    waiting->policy.batch = 0;
     entry_drop_next(engine, extra);
     extra->next = NEXT_STARTED;
     entry_set_times(entry, next.due_ms, next.due_is_wall, next.priority);
@@ -423,7 +433,7 @@ static bool job_is_plain(const struct job *job)
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
            !job->policy.ttl_ms && !job->policy.backoff.kind && !job->policy.max_attempts &&
            job->first_due_ms == job->due_ms && !job->error.len && !job->history.len &&
-           !job->has_keep && !job->group.len;
+           !job->has_keep && !job->group.len && !job->batch.len;
 }
 
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job)
@@ -454,6 +464,8 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
         extra->marks |= EXTRA_KEEPS_OWN;
     else
         extra->marks &= (uint8_t)~EXTRA_KEEPS_OWN;
+    if (!batch_entry_set(engine, entry, job))
+        return false;
     struct topic *topic = entry_topic(engine, entry);
     bool next_keeps =
         extra->successor &&
@@ -660,6 +672,17 @@ static bool entry_waits_tried(const struct engine *engine, const struct entry *e
            entry_attempt(engine, entry);
 }
 
+/* Counts a leased job in its group and its batch, or no longer. */
+static inline void count_leased(struct engine *engine, struct topic *topic,
+                                const struct entry *entry, bool begins)
+{
+    uint32_t batch = entry_extra(engine, entry)->policy.batch;
+    if (__builtin_expect(batch != 0, 0))
+        batch_at(engine, batch)->leased += begins ? 1u : UINT32_MAX;
+    if (__builtin_expect(topic->flow != NULL, 0))
+        flow_leased(engine, topic, entry_group(engine, entry), begins);
+}
+
 void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
@@ -673,8 +696,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
         ready_remove(engine, topic, id);
     else if (entry->state == JOB_DELAYED)
         forecast_pages_take(&engine->forecast, entry->ready_at, entry->timer.when_ms);
-    else if (__builtin_expect(topic->flow != NULL, 0) && entry->state == JOB_LEASED)
-        flow_leased(engine, topic, entry_group(engine, entry), false);
+    else if (entry->state == JOB_LEASED)
+        count_leased(engine, topic, entry, false);
     if (entry->state == JOB_DEAD)
         dead_remove(engine, topic, id);
     else
@@ -723,6 +746,10 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     bool starved = false;
     if (state == JOB_DELAYED || state == JOB_READY) {
         state = entry_is_due(entry, now) ? JOB_READY : JOB_DELAYED;
+        if (state == JOB_READY && entry->extra) {
+            entry->state = JOB_DELAYED; /* only a job that waits can be kept back */
+            state = entry_is_kept_back(engine, entry) ? JOB_DELAYED : JOB_READY;
+        }
         if (state == JOB_READY && !ready_reserve(engine, topic, entry)) {
             starved = true;
             state = JOB_DELAYED;
@@ -749,8 +776,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
         break;
     case JOB_LEASED:
         wheel_add(&engine->wheel, id, entry_lease_end_ms(engine, entry_extra(engine, entry)));
-        if (__builtin_expect(topic->flow != NULL, 0))
-            flow_leased(engine, topic, entry_group(engine, entry), true);
+        count_leased(engine, topic, entry, true);
         break;
     case JOB_DEAD:
         dead_add(engine, topic, id);
@@ -803,10 +829,14 @@ void entry_start_next(struct engine *engine, uint32_t id, enum record_next after
 {
     struct entry *entry = entry_at(engine, id);
     bool is_replacement = after >= RECORD_NEXT_AFTER_NACK;
+    bool owns = entry_extra(engine, entry)->marks & EXTRA_OWNS;
+    uint64_t sequence = entry->sequence;
     entry_take_next(engine, entry);
     record_next_count(&entry_topic(engine, entry)->totals, after);
     entry_hang(engine, id, JOB_DELAYED, now);
     record_change(engine, id, (struct record_ended){0}, after);
+    if (__builtin_expect(owns, 0)) /* the completion job has ended */
+        batch_drop(engine, sequence);
     entry_notify(engine, id, is_replacement ? JOB_EVENT_REPLACED : JOB_EVENT_PUSHED,
                  (struct slice){0}, (struct slice){0}, now);
 }
@@ -860,7 +890,7 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     if (__builtin_expect(topic->minds_ends, 0))
         kept_finish(engine, id, reason, NULL, false, now);
     else
-        entry_finish_plainly(engine, id, reason);
+        entry_finish_plainly(engine, id, reason, now);
 }
 
 void entry_finish_acked(struct engine *engine, uint32_t id, const struct queue_answer *answer,
@@ -870,10 +900,11 @@ void entry_finish_acked(struct engine *engine, uint32_t id, const struct queue_a
     if (__builtin_expect(topic->minds_ends, 0))
         kept_finish(engine, id, RECORD_ACKED, answer, false, now);
     else
-        entry_finish_plainly(engine, id, RECORD_ACKED);
+        entry_finish_plainly(engine, id, RECORD_ACKED, now);
 }
 
-void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason)
+void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason,
+                          struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
@@ -885,6 +916,7 @@ void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason
                                      .topic = topic->name}};
     engine->sink.append(engine->sink.ctx, &record);
     engine_topic_count_done(topic, reason);
+    entry_ended(engine, id, reason, now);
     entry_forget(engine, id);
 }
 
@@ -944,6 +976,9 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     if (dies)
         entry_died(engine, entry);
     record_change(engine, id, ended, RECORD_NEXT_STAYS);
+    uint32_t batch = entry_extra(engine, entry)->policy.batch;
+    if (__builtin_expect(dies && batch, 0))
+        batch_member_changed(engine, batch, BATCH_UNFINISHED, BATCH_DEAD, now);
     if (outcome == JOB_OUTCOME_LEASE_ENDED)
         entry_notify(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
     else
@@ -976,7 +1011,10 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     bool is_leased = entry->state == JOB_LEASED;
     struct slice consumer = entry_consumer(engine, entry);
     out->lease_until_ms = is_leased ? entry_lease_end_ms(engine, extra) + now.skew_ms : 0;
-    out->cancel_requested = is_leased && extra->cancel_requested;
+    out->cancel_requested = is_leased && extra_cancel_requested(engine, extra);
+    out->has_batch = out->waits = false;
+    if (extra && __builtin_expect(extra->marks & EXTRA_OWNS, 0))
+        batch_view(engine, entry, out);
     out->next_started = extra && extra->next == NEXT_STARTED;
     out->next_due_ms = 0;
     if (extra && __builtin_expect(extra->successor != 0, 0))

@@ -298,6 +298,7 @@ static void fill_kept(struct engine *engine, const struct entry *entry, const st
                                  .attempt = entry_attempt(engine, entry) + taken,
                                  .id = job->id,
                                  .group = job->group,
+                                 .batch = job->batch,
                                  .consumer = entry_consumer(engine, entry),
                                  .meta = job->meta,
                                  .history = entry_history(extra),
@@ -364,6 +365,7 @@ void kept_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     }
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     engine_topic_count_done(topic, reason);
+    entry_ended(engine, id, reason, now);
     report_end(engine, topic, key, reason, &kept);
     free(bytes);
     if (!record_done_until_ms(&record.done)) {
@@ -409,6 +411,7 @@ void engine_ended_show(const struct engine_ended *ended, struct slice id, struct
     *out = (struct queue_job){.job = {.topic = ended->topic,
                                       .id = id,
                                       .group = kept->group,
+                                      .batch = kept->batch,
                                       .meta = kept->meta,
                                       .consumer = kept->consumer,
                                       .history = kept->history,

@@ -71,6 +71,25 @@ static inline bool lease_parse(struct slice text, const struct mac_key *key,
     return mac_pair(key, found.key_low, place) == check;
 }
 
+/* Returns the push, or a copy in *copy with the delivery that the lease of its parent proves. */
+static inline const struct queue_push *lease_prove_parent(const struct queue_push *push,
+                                                          const struct mac_key *key, uint32_t shard,
+                                                          struct queue_push *copy,
+                                                          struct queue_batch *room)
+{
+    struct engine_lease lease;
+    uint32_t number;
+    if (__builtin_expect(!push->batch || !push->batch->parent.len, 1) ||
+        !lease_parse(push->batch->parent, key, &lease, &number) || number != shard)
+        return push;
+    *room = *push->batch;
+    room->parent_key = lease.key_low;
+    room->parent_delivery = lease.delivery;
+    *copy = *push;
+    copy->batch = room;
+    return copy;
+}
+
 /* The change with the delivery that its lease proves; QUEUE_DELIVERY_NONE where the lease is not of this
  * shard. */
 static inline struct queue_change lease_prove(const struct queue_change *change,

@@ -245,7 +245,12 @@ static bool stub_complete(struct engine *engine, struct topic *topic, struct ent
         !entry_set_group(engine, topic, &extra->policy, job->group))
         return false;
     entry->sequence = job->sequence & 0xffffffffffffffu;
-    return entry_set_consumer(engine, entry, consumer);
+    if (job->has_keep) {
+        extra->marks |= EXTRA_KEEPS_OWN;
+        topic->has_own_keeps = true;
+        engine_topic_mind(engine, topic);
+    }
+    return batch_entry_set(engine, entry, job) && entry_set_consumer(engine, entry, consumer);
 }
 
 bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *record,
@@ -355,6 +360,9 @@ static bool replay_job(struct engine *engine, const struct record *record,
     if (!topic)
         return false;
     struct hash128 key = hash_pair(job->topic, job->id, engine->hash_seed);
+    uint32_t old = engine->batches ? engine_index_find(engine, key) : 0;
+    if (old && !entry_at(engine, old)->is_stub && entry_at(engine, old)->sequence != job->sequence)
+        batch_drop(engine, entry_at(engine, old)->sequence);
     uint32_t id = replay_entry_of(engine, topic, key);
     if (!id || !entry_from_job(engine, entry_at(engine, id), job) ||
         !stub_release_from(engine, topic, record, key))
@@ -393,6 +401,7 @@ static void replay_next(struct engine *engine, struct entry *entry,
         entry_drop_next(engine, extra);
         extra->next = NEXT_DROPPED;
     } else if (extra && extra->successor && state->next) {
+        batch_drop(engine, entry->sequence);
         entry_take_next(engine, entry);
         record_next_count(&entry_topic(engine, entry)->totals, state->next);
     }
@@ -468,6 +477,7 @@ static bool replay_done(struct engine *engine, const struct record *record,
         return false;
     if (!done->carried)
         engine_topic_count_done(topic, done->reason);
+    batch_drop(engine, done->sequence);
     if (!record_done_until_ms(done)) {
         replay_end(engine, topic, done->key);
         return true;
@@ -544,6 +554,7 @@ static uint64_t record_key_low(const struct engine *engine, const struct record 
         return record->done.key.low;
     case RECORD_TOPIC:
     case RECORD_GROUP:
+    case RECORD_BATCH:
         break;
     }
     return 0;
@@ -579,6 +590,9 @@ bool engine_replay(struct engine *engine, const struct record *record, struct re
         return replay_topic(engine, &record->topic);
     case RECORD_GROUP:
         return replay_group(engine, &record->group);
+    case RECORD_BATCH:
+        replay_sequence(engine, record->batch.number);
+        return batch_replay(engine, &record->batch);
     }
     return false;
 }
@@ -593,6 +607,7 @@ void engine_start(struct engine *engine, uint64_t epoch)
     engine_topics_sort(engine);
     engine_end_pauses(engine, engine->recovery);
     (void)flow_advance(engine, engine->recovery, SIZE_MAX);
+    batch_replayed(engine);
     engine->recovering = false;
 }
 

@@ -3,6 +3,7 @@
 #define TARRY_ENGINE_STATE_H
 
 #include "base/random.h"
+#include "engine/batch.h"
 #include "engine/flow.h"
 #include "engine/forecast_pages.h"
 #include "engine/stored.h"
@@ -51,8 +52,9 @@ enum { ENTRY_KEPT = 1 }; /* the priority of a finished job that is kept */
 struct own_policy {
     int64_t lease_ms, ttl_ms, first_ms, max_ms;
     uint32_t max_attempts;
-    uint32_t steps; /* id of a struct steps if the backoff is a list, else 0 */
-    enum backoff_kind backoff;
+    uint32_t steps;       /* id of a struct steps if the backoff is a list, else 0 */
+    uint32_t backoff : 4; /* enum backoff_kind */
+    uint32_t batch : 28;  /* id of the batch whose member the job is (batch.h); 0: not a member */
     /* The number of the group of the job (flow.h); 0: no group. It is here because there is room, which a policy on its own
      * leaves unused. */
     uint32_t group;
@@ -85,7 +87,8 @@ struct extra {
 };
 /* EXTRA_KEEPS_OWN: the record of the job overrides keep_finished of its topic. EXTRA_HAS_PROGRESS: the text has, after
  * the consumer, the length of the progress of the lease in two bytes, and the progress. */
-enum { EXTRA_KEEPS_OWN = 1, EXTRA_HAS_PROGRESS = 2 };
+/* EXTRA_OWNS: the record of the job has a batch of its own. EXTRA_WAITS: the job waits for its members. */
+enum { EXTRA_KEEPS_OWN = 1, EXTRA_HAS_PROGRESS = 2, EXTRA_OWNS = 4, EXTRA_WAITS = 8 };
 /* The successor in the record of the job. */
 enum extra_next {
     NEXT_NONE = 0,
@@ -195,6 +198,7 @@ struct engine {
     const struct queue_answer *answer; /* being carried out, if it has a result; else NULL */
     bool keeps_ends;                   /* a topic has kept finished jobs since the start */
     uint32_t trim_topic;               /* engine_trim_next; 0: no topic */
+    struct batches *batches;           /* NULL: there was no batch yet */
     struct flows *flows;               /* NULL: no topic has limits or groups */
     int64_t flow_now_ms;               /* the time up to which tokens and holds are known */
     bool flow_is_busy;                 /* a change of a job continues: flow_settle follows */
@@ -384,7 +388,8 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
 void entry_finish_acked(struct engine *engine, uint32_t id, const struct queue_answer *answer,
                         struct engine_now now);
 /* Works as entry_finish, and leaves nothing behind. */
-void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason);
+void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason,
+                          struct engine_now now);
 /* Remembers a `once` under its key, with its own DONE record. `id` is from entry_new. */
 void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct engine_now now);
 /* Fills an entry from a JOB record, except for its place. False: out of memory. */
@@ -419,6 +424,41 @@ static inline void entry_notify(struct engine *engine, uint32_t id, enum job_eve
     if (__builtin_expect(engine->event_kinds != 0, 0))
         entry_notify_event(engine, id,
                            &(struct job_event){.kind = kind, .id = name, .error = error}, now);
+}
+
+/* ---- batch.c ---- */
+/* Returns whether the job waits for its members, or may be a leftover of a stop. */
+static inline bool extra_is_batched(const struct extra *extra)
+{
+    return extra->policy.batch || extra->marks & EXTRA_OWNS;
+}
+/* Counts the end of a job that is a member, or has a batch of its own. Its record was appended; it is unlinked. */
+void batch_entry_ended(struct engine *engine, uint32_t id, enum record_reason reason,
+                       struct engine_now now);
+static inline void entry_ended(struct engine *engine, uint32_t id, enum record_reason reason,
+                               struct engine_now now)
+{
+    const struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    if (extra && __builtin_expect(extra_is_batched(extra), 0))
+        batch_entry_ended(engine, id, reason, now);
+}
+/* Returns whether the job waits for its members. */
+static inline bool entry_waits_for_members(const struct engine *engine, const struct entry *entry)
+{
+    return entry->extra && __builtin_expect(entry_extra(engine, entry)->marks & EXTRA_WAITS, 0);
+}
+/* Returns whether the job is not delivered although it may be due. */
+static inline bool entry_is_kept_back(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return extra && __builtin_expect(extra_is_batched(extra), 0) &&
+           (extra->marks & EXTRA_WAITS || batch_is_leftover(engine, entry));
+}
+/* Returns whether the holder is asked to cancel: by a call, or because its batch was stopped. */
+static inline bool extra_cancel_requested(const struct engine *engine, const struct extra *extra)
+{
+    return extra->cancel_requested || (__builtin_expect(extra->policy.batch != 0, 0) &&
+                                       batch_at(engine, extra->policy.batch)->rules.is_stopped);
 }
 
 /* ---- kept.c: finished jobs that leave something behind ---- */
@@ -464,10 +504,14 @@ static inline uint64_t *topic_loaded_bytes(struct topic *topic, enum job_section
 }
 static inline enum job_section entry_section(const struct engine *engine, const struct entry *entry)
 {
-    return entry_is_kept(entry)
-               ? SECTION_KEPT
-               : job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
-                                entry->flags & ENTRY_DUE_IS_WALL);
+    const struct extra *extra = entry_extra(engine, entry);
+    if (entry_is_kept(entry))
+        return SECTION_KEPT;
+    if (extra && __builtin_expect(extra->marks & EXTRA_OWNS, 0) &&
+        (entry->state == JOB_DELAYED || entry->state == JOB_READY))
+        return SECTION_LEASED;
+    return job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
+                          entry->flags & ENTRY_DUE_IS_WALL);
 }
 
 #endif

@@ -160,6 +160,9 @@ static bool entry_may_go(const struct engine *engine, const struct entry *entry,
     if (topic->settings.flow.group_order == FLOW_STRICT &&
         (entry->state == JOB_DELAYED || entry->state == JOB_READY))
         return false; /* engine_keeps_waiting */
+    if (entry->extra && __builtin_expect(entry_extra(engine, entry)->marks & EXTRA_OWNS, 0) &&
+        (entry->state == JOB_DELAYED || entry->state == JOB_READY))
+        return false; /* the end of its wait needs it */
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
         return entry_due_inner_ms(entry, now.skew_ms) > keep_until_ms;

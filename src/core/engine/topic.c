@@ -357,7 +357,12 @@ bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
         }
         max -= is_carried;
     }
-    return *at == engine->topic_top;
+    while (*at == engine->topic_top && max) {
+        if (!batch_carry(engine))
+            return true;
+        max--;
+    }
+    return *at == engine->topic_top && !engine->batches;
 }
 
 /* ---- commands ---- */

@@ -220,6 +220,8 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
         const struct entry *entry = entry_at(engine, id);
         if (!entry->state || entry->topic != topic->id)
             continue;
+        if (is_list && entry->extra && batch_is_leftover(engine, entry))
+            continue;
         if (is_list) {
             if ((entry->state != JOB_FINISHED ||
                  (walk->state == JOB_FINISHED && entry_is_kept(entry) &&

@@ -60,6 +60,13 @@ size_t batch_meta_write(const struct batch_counts *counts, char into[BATCH_META_
     return sizeof name + (size_t)len + 1;
 }
 
+struct slice batch_meta_join(struct slice meta, const struct batch_counts *counts, char *into)
+{
+    if (meta.len)
+        memcpy(into, meta.at, meta.len);
+    return slice_make(into, meta.len + batch_meta_write(counts, into + meta.len));
+}
+
 /* ---- the stored form: form · [topic · id · number · depth] · [members · wait · close] ---- */
 
 enum { FORM_MEMBER = 1 << 0, FORM_WAITS = 1 << 1, FORM_ON_DEAD_SHIFT = 2, FORM_END = 1 << 4 };

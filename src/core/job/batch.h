@@ -61,6 +61,9 @@ static inline uint64_t batch_waits_for(const struct batch_counts *counts,
 enum { BATCH_META_BYTES_MAX = 128 };
 size_t batch_meta_write(const struct batch_counts *counts, char into[BATCH_META_BYTES_MAX]);
 
+/* Copies a meta with that pair at its end to `into`, which has room for both. */
+struct slice batch_meta_join(struct slice meta, const struct batch_counts *counts, char *into);
+
 /* The batches of a job, as a struct job has them encoded (job_batch_encode). */
 struct job_batch {
     struct slice topic,

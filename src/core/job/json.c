@@ -273,6 +273,8 @@ WRITE(at)
 {
     const struct job *job = writing->job;
     (void)at;
+    if (!job->due_ms && job->batch.len) /* it waits for its members */
+        return;
     put_at(out, member, job->state == JOB_LEASED ? job->lease_until_ms : job->due_ms);
 }
 
@@ -288,6 +290,8 @@ static bool dump_at(struct buffer *out, const struct job_member *member, struct 
     int64_t ms;
     if (at.kind == JSON_NONE)
         at = json_member(job, "due_at");
+    if (at.kind == JSON_NONE && json_member(job, "waits").kind == JSON_TRUE)
+        return true; /* it waits for its members */
     if (at.kind != JSON_STRING || !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
         return false;
     put_at(out, member, ms);

@@ -118,6 +118,8 @@ size_t record_bytes_max(const struct record *record)
                record->topic.topic.len + record->topic.settings.extension.len;
     case RECORD_GROUP:
         return 20 + FLOW_BYTES_MAX + record->group.topic.len + record->group.group.len;
+    case RECORD_BATCH:
+        return 140;
     }
     assert(false && "record of no kind");
     return 0;
@@ -130,7 +132,7 @@ size_t record_next(struct slice bytes)
     unsigned kind = wire_take_byte(&in);
 
     if (in.bad || size <= HEAD_BYTES || size > bytes.len || kind < RECORD_JOB ||
-        kind > RECORD_GROUP)
+        kind > RECORD_BATCH)
         return 0;
     return size;
 }
@@ -1153,6 +1155,78 @@ static void take_group(struct wire_in *in, struct record_group *out)
         wire_fail(in);
 }
 
+/* ---- BATCH: form · key · number · counts · members · depth · wait_until · close_by · due · [stop_sequence · leftovers] ---- */
+
+enum {
+    BATCH_FORM_ON_DEAD = 3,
+    BATCH_IS_CLOSED = 1 << 2,
+    BATCH_HAS_ENDED = 1 << 3,
+    BATCH_IS_STOPPED = 1 << 4,
+    BATCH_IS_GONE = 1 << 5,
+    BATCH_CARRIED = 1 << 6,
+    BATCH_DUE_IS_AT = 1 << 7
+};
+
+static bool batch_is_storable(const struct record_batch *batch)
+{
+    return batch->number && batch->on_dead >= BATCH_GO && batch->on_dead <= BATCH_STOP &&
+           batch->members <= BATCH_MEMBERS_MAX && batch->depth <= BATCH_DEPTH_MAX &&
+           (batch->is_stopped || (!batch->stop_sequence && !batch->leftovers));
+}
+
+static char *put_batch(char *at, const struct record_batch *batch)
+{
+    assert(batch_is_storable(batch));
+    at = wire_put_byte(at, batch->on_dead | (batch->is_closed ? BATCH_IS_CLOSED : 0u) |
+                               (batch->has_ended ? BATCH_HAS_ENDED : 0u) |
+                               (batch->is_stopped ? BATCH_IS_STOPPED : 0u) |
+                               (batch->is_gone ? BATCH_IS_GONE : 0u) |
+                               (batch->carried ? BATCH_CARRIED : 0u) |
+                               (batch->due_is_at ? BATCH_DUE_IS_AT : 0u));
+    at = put_key(at, batch->key);
+    at = wire_put_varint(at, batch->number);
+    for (int i = 0; i < BATCH_OUTCOMES; i++)
+        at = wire_put_varint(at, batch->counts.of[i]);
+    at = wire_put_varint(at, batch->members);
+    at = wire_put_byte(at, batch->depth);
+    at = wire_put_ms(at, batch->wait_until_ms);
+    at = wire_put_ms(at, batch->close_by_ms);
+    at = wire_put_ms(at, batch->due_ms);
+    if (batch->is_stopped) {
+        at = wire_put_varint(at, batch->stop_sequence);
+        at = wire_put_varint(at, batch->leftovers);
+    }
+    return at;
+}
+
+static void take_batch(struct wire_in *in, struct record_batch *out)
+{
+    unsigned form = wire_take_byte(in);
+
+    out->on_dead = (enum batch_on_dead)(form & BATCH_FORM_ON_DEAD);
+    out->is_closed = form & BATCH_IS_CLOSED;
+    out->has_ended = form & BATCH_HAS_ENDED;
+    out->is_stopped = form & BATCH_IS_STOPPED;
+    out->is_gone = form & BATCH_IS_GONE;
+    out->carried = form & BATCH_CARRIED;
+    out->due_is_at = form & BATCH_DUE_IS_AT;
+    out->key = take_key(in);
+    out->number = wire_take_varint(in, 1, UINT64_MAX);
+    for (int i = 0; i < BATCH_OUTCOMES; i++)
+        out->counts.of[i] = (uint32_t)wire_take_varint(in, 0, UINT32_MAX);
+    out->members = (uint32_t)wire_take_varint(in, 0, BATCH_MEMBERS_MAX);
+    out->depth = (uint8_t)wire_take_byte(in);
+    out->wait_until_ms = wire_take_ms(in, 0);
+    out->close_by_ms = wire_take_ms(in, 0);
+    out->due_ms = wire_take_ms(in, 0);
+    if (out->is_stopped) {
+        out->stop_sequence = wire_take_varint(in, 0, UINT64_MAX);
+        out->leftovers = (uint32_t)wire_take_varint(in, 0, UINT32_MAX);
+    }
+    if (!in->bad && !batch_is_storable(out))
+        wire_fail(in);
+}
+
 /* ---- all kinds ---- */
 
 static char *put_payload(char *at, const struct record *record)
@@ -1170,6 +1244,9 @@ static char *put_payload(char *at, const struct record *record)
     case RECORD_GROUP:
         assert(!has_from(record));
         return put_group(at, &record->group);
+    case RECORD_BATCH:
+        assert(!has_from(record));
+        return put_batch(at, &record->batch);
     }
     assert(false && "record of no kind");
     return at;
@@ -1209,6 +1286,9 @@ static bool decode(struct slice bytes, bool is_next, struct record *out)
         break;
     case RECORD_GROUP:
         take_group(&in, &out->group);
+        break;
+    case RECORD_BATCH:
+        take_batch(&in, &out->batch);
         break;
     }
     return !in.bad && in.at == in.end;

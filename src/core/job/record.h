@@ -26,7 +26,8 @@ enum record_kind {
     RECORD_STATE,   /* the changed parts of a job: state, due, attempt, lease, priority, error */
     RECORD_DONE,    /* a job has ended */
     RECORD_TOPIC,   /* a topic's settings, counters and existence */
-    RECORD_GROUP    /* the settings of a group of a topic */
+    RECORD_GROUP,   /* the settings of a group of a topic */
+    RECORD_BATCH    /* the counts and the state of a batch */
 };
 
 enum record_reason {
@@ -173,6 +174,24 @@ struct record_group {
     struct group_settings settings; /* paused_until_ms: inner clock */
 };
 
+/* The whole state of a batch (job/batch.h). */
+struct record_batch {
+    struct hash128 key; /* of its waiting job */
+    uint64_t number;
+    struct batch_counts counts;
+    enum batch_on_dead on_dead;
+    uint32_t members; /* expected; 0: not given */
+    uint8_t depth;
+    bool is_closed, has_ended, is_stopped;
+    bool is_gone; /* the waiting job has ended */
+    bool carried;
+    bool due_is_at;
+    int64_t wait_until_ms, close_by_ms; /* inner clock */
+    int64_t due_ms;         /* of the waiting job: a delay, or a time of the wall clock */
+    uint64_t stop_sequence; /* if stopped */
+    uint32_t leftovers;     /* likewise: cancelled members that are not removed yet */
+};
+
 /*
  * The place of a record: in a log file, or in a slot of a run. bytes 0: no place.
  */
@@ -205,6 +224,7 @@ struct record {
         struct record_done done;
         struct record_topic topic;
         struct record_group group;
+        struct record_batch batch;
     };
 };
 

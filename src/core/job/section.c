@@ -31,6 +31,10 @@ enum job_section job_section_of_record(const struct record *record, int64_t skew
     assert(record->kind == RECORD_JOB);
     const struct job *job = &record->job;
     enum job_section section = job_section_of(job->state, job->attempt, job->due_is_wall);
+    struct job_batch batch;
+    if (__builtin_expect(job->batch.len != 0, 0) && job->state == JOB_DELAYED &&
+        job_batch_decode(job->batch, &batch) && batch.waits)
+        section = SECTION_LEASED;
     *when_ms = section == SECTION_LEASED ? 0 : job->due_ms;
     if (section == SECTION_DEAD && !job->due_is_wall)
         *when_ms += skew_ms;

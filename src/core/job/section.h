@@ -10,7 +10,8 @@
 #include "job/record.h"
 
 enum job_section {
-    SECTION_LEASED = 0,    /* when: 0; needed immediately after a restart */
+    /* when: 0; needed immediately after a restart. Also waiting jobs that have a batch of their own (job/batch.h). */
+    SECTION_LEASED = 0,
     SECTION_DELAYED,       /* due, inner clock; also ready jobs: their due has passed */
     SECTION_DELAYED_WALL,  /* due, wall clock */
     SECTION_RETRYING,      /* like DELAYED, with attempt > 0 */

@@ -28,6 +28,7 @@ struct import {
     struct buffer text;
     struct buffer meta, extension;
     struct queue_push *pushes; /* TARRY_BATCH_MAX */
+    struct queue_batch *rooms; /* as many, for the batches of jobs */
     uint64_t *lines;           /* line number of each push */
     size_t count;
     uint64_t line; /* number of the current line */
@@ -213,6 +214,17 @@ static int import_job(struct import *import, struct json_value object)
     if (!job_json_read(object, &import->text, &import->meta, &line))
         return import->text.failed ? TARRY_NO_MEMORY : TARRY_BAD_OPTION;
     *push = push_of(&line);
+    if (line.batch.waits || line.batch.id.len) {
+        struct queue_batch *room = &import->rooms[import->count];
+        *room = (struct queue_batch){.topic = line.batch.topic,
+                                     .id = line.batch.id,
+                                     .waits = line.batch.waits,
+                                     .on_dead = line.batch.on_dead,
+                                     .members = line.batch.members,
+                                     .wait_at_most_ms = line.batch.wait_ms,
+                                     .close_within_ms = line.batch.close_ms};
+        push->batch = room;
+    }
     if (!push->id.len)
         return TARRY_BAD_ID;
     if (!push->on_conflict)
@@ -343,10 +355,12 @@ int tarry_import(tarry *queue, struct tarry_transfer *transfer)
     buffer_init(&import.extension, TOPIC_EXTENSION_BYTES_MAX);
     import.pushes = malloc(TARRY_BATCH_MAX * sizeof *import.pushes);
     import.lines = malloc(TARRY_BATCH_MAX * sizeof *import.lines);
-    code = import.pushes && import.lines ? import_all(&import) : TARRY_NO_MEMORY;
+    import.rooms = malloc(TARRY_BATCH_MAX * sizeof *import.rooms);
+    code = import.pushes && import.lines && import.rooms ? import_all(&import) : TARRY_NO_MEMORY;
     int failed = errno;
     free(import.pushes);
     free(import.lines);
+    free(import.rooms);
     buffer_fini(&import.in);
     buffer_fini(&import.text);
     buffer_fini(&import.meta);

@@ -388,7 +388,7 @@ bool fsck_replay_record(struct fsck_replay *replay, const struct record *record,
     };
     struct record copy = *record;
 
-    if (record->kind == RECORD_GROUP)
+    if (record->kind == RECORD_GROUP || record->kind == RECORD_BATCH)
         return engine_replay(replay->engine, record, place);
     replay->place = place;
     return replay_one[record->kind](replay, &copy);

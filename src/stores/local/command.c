@@ -56,6 +56,8 @@ static int run_push(struct shard *shard, const struct command *command,
         return out_of_memory(shard, reply_to);
     struct queue_result *results = completion_results(completion);
     struct engine_now now = shard_now(shard);
+    struct queue_push copy;
+    struct queue_batch room;
     for (size_t i = 0; i < command->count; i++) {
         const struct queue_push *push = &command->pushes[i];
         struct queue_result *result = &results[i];
@@ -63,7 +65,10 @@ static int run_push(struct shard *shard, const struct command *command,
         if (is_good && status != QUEUE_OK)
             result->status = status;
         else if (is_good)
-            engine_push(shard->engine, push, now, result);
+            engine_push(shard->engine,
+                        lease_prove_parent(push, &shard->options.lease_key, shard->options.index,
+                                           &copy, &room),
+                        now, result);
         if (__builtin_expect(push->ended != NULL, 0) && queue_push_awaits(result))
             awaits_add(shard, push->topic, push->id, *push->ended);
         result->topic = completion_text(completion, &used, push->topic);

@@ -116,6 +116,7 @@ static bool job_reply_fill_kept(const struct record *record, const struct engine
     *out = (struct queue_job){.job = {.topic = record->done.topic,
                                       .id = kept.id,
                                       .group = kept.group,
+                                      .batch = kept.batch,
                                       .content_type = kept.content_type,
                                       .meta = kept.meta,
                                       .history = kept.history,
@@ -130,6 +131,23 @@ static bool job_reply_fill_kept(const struct record *record, const struct engine
     if (with_body)
         out->job.body = kept.body;
     return end->outcome != 0;
+}
+
+/* Shows the batch of a job. If the job was taken, its meta gets the outcome, in the text of the view, which other texts of the
+ * view precede. Without memory it has none. */
+static void job_reply_fill_batch(const struct job_reply *job_reply, struct engine_view *view,
+                                 struct queue_job *out)
+{
+    size_t before = (size_t)view->history_bytes + view->error_bytes + view->consumer_bytes +
+                    view->progress_bytes;
+    out->waiting = &view->waiting;
+    if (!job_reply->options.with_lease)
+        return;
+    char *text = realloc(view->text, before + out->job.meta.len + BATCH_META_BYTES_MAX);
+    if (!text)
+        return;
+    view->text = text;
+    out->job.meta = batch_meta_join(out->job.meta, &view->waiting.counts, text + before);
 }
 
 /* Fills in a job. Returns false if the record cannot be read or is not a job. */
@@ -151,6 +169,8 @@ static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_j
     if (record.kind != RECORD_JOB)
         return true;
     *out = (struct queue_job){.job = record.job};
+    if (__builtin_expect(view->has_batch, 0))
+        job_reply_fill_batch(job_reply, &job_reply->views[i], out);
     engine_show(view, &out->job);
     if (!job_reply->options.with_body)
         out->job.body = (struct slice){0};

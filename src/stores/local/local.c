@@ -383,6 +383,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .keeps_finished = true,
                                .awaits = true,
                                .groups = true,
+                               .batches = true,
                                .soon = true,
                                .strict_groups = true,
                                .healthy = figures.healthy,

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Contents of `text`: the policy, if any; the job's own keep_finished, if any; the group, if any, topic, id and content type, each followed
+/* Contents of `text`: the policy, if any; the job's own keep_finished, if any; the batches, if any, the group, if any, topic, id and content type, each followed
  * by a NUL byte; meta; body. */
 enum { NULS = 3 };
 
@@ -18,7 +18,8 @@ struct blob {
     bool is_kept;         /* of a finished job: `text` begins with a struct kept_head, and
                            * body_bytes is the size of the whole blob */
     bool has_keep;        /* the job has its own keep_finished */
-    struct blob *next;    /* the successor, or NULL */
+    uint16_t batch_bytes;
+    struct blob *next; /* the successor, or NULL */
     char text[];
 };
 
@@ -34,6 +35,7 @@ enum kept_text {
     KEPT_PROGRESS,
     KEPT_RESULT,
     KEPT_GROUP,
+    KEPT_BATCH,
     KEPT_BODY,
     KEPT_TEXTS
 };
@@ -65,8 +67,8 @@ size_t blob_bytes(const struct blob *blob)
     if (blob->is_kept)
         return blob->body_bytes;
     return offsetof(struct blob, text) + blob->policy_bytes + keep_bytes(blob) +
-           group_bytes(blob->group_bytes) + blob->topic_bytes + blob->id_bytes +
-           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
+           group_bytes(blob->batch_bytes) + group_bytes(blob->group_bytes) + blob->topic_bytes +
+           blob->id_bytes + blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
            (blob->next ? blob_bytes(blob->next) : 0);
 }
 
@@ -94,13 +96,13 @@ static size_t policy_bytes(const struct policy *policy)
 }
 _Static_assert(sizeof(struct policy) <= UINT8_MAX, "the bytes of a policy fit into their field");
 
-struct blob *blob_new(const struct queue_push *push)
+struct blob *blob_new(const struct queue_push *push, struct slice batches)
 {
     const struct policy *policy = &push->policy;
     size_t text_bytes = policy_bytes(policy) +
                         (push->has_keep_finished ? sizeof push->keep_finished_ms : 0) +
-                        group_bytes(push->group.len) + push->topic.len + push->id.len +
-                        push->content_type.len + NULS + push->meta.len;
+                        group_bytes(batches.len) + group_bytes(push->group.len) + push->topic.len +
+                        push->id.len + push->content_type.len + NULS + push->meta.len;
     if (push->body.len > UINT32_MAX / 2)
         return NULL;
     struct blob *blob = malloc(offsetof(struct blob, text) + text_bytes + push->body.len);
@@ -112,6 +114,7 @@ struct blob *blob_new(const struct queue_push *push)
     blob->has_keep = push->has_keep_finished;
     blob->body_bytes = (uint32_t)push->body.len;
     blob->group_bytes = (uint8_t)push->group.len;
+    blob->batch_bytes = (uint16_t)batches.len;
     blob->policy_bytes = (uint8_t)policy_bytes(policy);
     blob->meta_bytes = (uint16_t)push->meta.len;
     blob->topic_bytes = (uint8_t)push->topic.len;
@@ -119,6 +122,8 @@ struct blob *blob_new(const struct queue_push *push)
     blob->content_type_bytes = (uint8_t)push->content_type.len;
     char *at = bytes_put(blob->text, policy, blob->policy_bytes);
     at = bytes_put(at, &push->keep_finished_ms, keep_bytes(blob));
+    if (batches.len)
+        at = text_put(at, batches);
     if (push->group.len)
         at = text_put(at, push->group);
     at = text_put(at, push->topic);
@@ -148,6 +153,7 @@ struct blob *blob_kept_make(void *room, size_t room_bytes, const struct record_d
                                             [KEPT_PROGRESS] = kept.progress,
                                             [KEPT_RESULT] = kept.result,
                                             [KEPT_GROUP] = kept.group,
+                                            [KEPT_BATCH] = kept.batch,
                                             [KEPT_BODY] = kept.body};
     size_t bytes = offsetof(struct blob, text) + sizeof *head + KEPT_TEXTS;
     for (size_t i = 0; i < KEPT_TEXTS; i++)
@@ -220,6 +226,8 @@ void blob_show(const struct blob *blob, struct job *out)
         memcpy(&out->policy, blob->text, blob->policy_bytes);
     if (blob->has_keep)
         memcpy(&out->keep_ms, bytes_take(&at, sizeof out->keep_ms).at, sizeof out->keep_ms);
+    if (blob->batch_bytes)
+        out->batch = text_take(&at, blob->batch_bytes);
     if (blob->group_bytes)
         out->group = text_take(&at, blob->group_bytes);
     out->topic = text_take(&at, blob->topic_bytes);
@@ -242,6 +250,7 @@ bool blob_show_kept(const struct blob *blob, struct job *job, struct queue_end *
                         .id = texts[KEPT_ID],
                         .content_type = texts[KEPT_CONTENT_TYPE],
                         .group = texts[KEPT_GROUP],
+                        .batch = texts[KEPT_BATCH],
                         .consumer = texts[KEPT_CONSUMER],
                         .meta = texts[KEPT_META],
                         .history = texts[KEPT_HISTORY],

@@ -13,8 +13,8 @@
 
 struct blob;
 
-/* Copies a push. Returns NULL if out of memory. */
-struct blob *blob_new(const struct queue_push *push);
+/* Copies a push, with its encoded batches (job/batch.h). Returns NULL if out of memory. */
+struct blob *blob_new(const struct queue_push *push, struct slice batches);
 /* Makes the blob of a kept job from its record, in malloc'd room, which it takes over. The room that the engine
  * reports for an end (engine_room_*) suffices. */
 struct blob *blob_kept_make(void *room, size_t room_bytes, const struct record_done *done,

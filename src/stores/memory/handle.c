@@ -400,6 +400,7 @@ static void handle_info(struct queue *queue, struct queue_info *out)
                                .keeps_finished = true,
                                .awaits = true,
                                .groups = true,
+                               .batches = true,
                                .strict_groups = true,
                                .healthy = true,
                                .accepting = true};

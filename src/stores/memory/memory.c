@@ -242,7 +242,14 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
                  struct queue_result *result)
 {
     struct hash128 key = engine_key_soon(memory->engine, push->topic, push->id);
-    memory->pushed = blob_new(push);
+    struct queue_push copy;
+    struct queue_batch parent;
+    push = lease_prove_parent(push, &memory->lease_key, 0, &copy, &parent);
+    char room[JOB_BATCH_BYTES_MAX];
+    struct slice batches = {0};
+    if (__builtin_expect(push->batch || engine_has_batches(memory->engine), 0))
+        batches = engine_push_batches(memory->engine, push, key, now, room);
+    memory->pushed = blob_new(push, batches);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
         return;
@@ -285,7 +292,7 @@ void memory_again(struct memory *memory, const struct engine_lease *lease,
     blob_show(blob, &job);
     job.priority = priority;
     struct queue_push push = life_again(&job, again);
-    memory->pushed = blob_new(&push);
+    memory->pushed = blob_new(&push, job.batch);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
         return;
@@ -336,6 +343,7 @@ void memory_job_free(struct memory_job *job)
     if (!job)
         return;
     free(job->text);
+    free(job->meta);
     blob_release(job->blob);
     free(job);
 }
@@ -402,6 +410,8 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     job->shown.held_by = FLOW_NOT_HELD;
     job->shown.held_until_ms = 0;
     job->shown.end = NULL;
+    job->shown.waiting = NULL;
+    job->meta = NULL;
     if (__builtin_expect(view->state == JOB_FINISHED, 0) &&
         blob_show_kept(job->blob, &job->shown.job, &job->end)) {
         job->shown.job.due_ms = view->due_ms;
@@ -410,6 +420,10 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     } else {
         blob_show(job->blob, &job->shown.job);
         engine_show(view, &job->shown.job);
+        if (__builtin_expect(view->has_batch, 0)) {
+            job->waiting = view->waiting;
+            job->shown.waiting = &job->waiting;
+        }
     }
     view->text = NULL;
 }
@@ -424,6 +438,15 @@ static struct memory_job *job_new(const struct memory *memory, struct engine_vie
         blob_hold(job->blob);
     }
     return job;
+}
+
+/* Adds the outcome of its batch to the meta of a taken job. Without memory it has none. */
+static void show_batch_meta(struct memory_job *job)
+{
+    struct slice meta = job->shown.job.meta;
+    if (!job->shown.waiting || !(job->meta = malloc(meta.len + BATCH_META_BYTES_MAX)))
+        return;
+    job->shown.job.meta = batch_meta_join(meta, &job->shown.waiting->counts, job->meta);
 }
 
 /* Fills in why a ready job is not delivered. */
@@ -478,8 +501,10 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     for (size_t i = 0; is_plain && i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
                              take->lease_ms, take->consumer, now, memory->views + taken);
-    while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
-        out[given++]->is_taken = true;
+    while (given < taken && (out[given] = job_new(memory, &memory->views[given]))) {
+        out[given]->is_taken = true;
+        show_batch_meta(out[given++]);
+    }
     for (size_t i = taken; i > given; i--)
         give_back(memory, &memory->views[i - 1], now);
     *count = given;
@@ -513,6 +538,7 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
                 blob_hold(job->blob);
                 blob_release(blob_at(view.place));
             }
+            show_batch_meta(job);
             out[popped++] = job;
         }
     *count = popped;

@@ -72,11 +72,13 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
 /* A job as of the time it was handed out. Its text stays valid until it is freed, whatever happens
  * to the job in the queue. Any thread may read and free it. */
 struct memory_job {
-    struct queue_job shown;    /* without its lease until memory_job_lease */
-    struct queue_end end;      /* of a kept job: shown.end */
-    struct engine_lease lease; /* lease of a taken job */
+    struct queue_job shown;       /* without its lease until memory_job_lease */
+    struct queue_end end;         /* of a kept job: shown.end */
+    struct queue_waiting waiting; /* of a job with a batch of its own: shown.waiting */
+    struct engine_lease lease;    /* lease of a taken job */
     struct blob *blob;
     char *text; /* history and error */
+    char *meta; /* of a taken job with a batch of its own, with its outcome; else NULL */
     struct mac_key lease_key;
     bool is_taken; /* has a lease, because it was taken and not only read */
     char lease_text[LEASE_TEXT_BYTES + 1];

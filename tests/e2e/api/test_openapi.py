@@ -104,7 +104,6 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
     routes -= {"history"}  # this store has no history; tests/e2e/sql/test_sql_history.py tests it
     routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has these; test_grpc.py tests them
-    routes -= {"close", "members", "push_batch"}  # no store has batches yet
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
     routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has them; tests/e2e/fronts/test_grpc.py tests them
     assert len(routes) > 20

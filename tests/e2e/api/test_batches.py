@@ -1,0 +1,129 @@
+"""Jobs that wait for other jobs, over HTTP: options, views, members, and a whole batch in one call."""
+
+import json
+
+import pytest
+
+from client import Client, Refused
+
+ONE = "acked=1 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def push_batch(client, job, *members):
+    return client.good("POST", "/v1/batches", json.dumps({"job": job, "members": members}).encode(), {"Content-Type": "application/json"})
+
+
+def refusal(client, *call):
+    with pytest.raises(Refused) as refused:
+        client.good(*call)
+    return refused.value.status, refused.value.code
+
+
+def ack_next(client, topic, ident):
+    (job,) = client.take(topic)
+    assert job["id"] == ident
+    client.ack(job["lease"])
+    return job["meta"].get("tarry-batch")
+
+
+def test_a_waiting_job_is_due_after_its_members(client):
+    client.good("PUT", "/v1/topics/t/jobs/w?waits=true&on_dead=hold", b"done")
+    client.good("PUT", "/v1/topics/m/jobs/a?batch_topic=t&batch_id=w", b"x")
+    client.push_batch([{"topic": "m", "id": "b", "batch": {"topic": "t", "id": "w"}}])
+    job = client.get("t", "w")
+    assert job["state"] == "delayed" and job["waits"] and job["on_dead"] == "hold" and job["waits_for"] == 2 and "due_at" not in job
+    assert job["closed"] is False and job["outcomes"] == {"unfinished": 2, "acked": 0, "dead": 0, "cancelled": 0, "expired": 0}
+    assert client.get("m", "a")["batch"] == {"topic": "t", "id": "w"}
+    assert client.good("POST", "/v1/topics/t/jobs/w/close")["result"] == "ok"
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/c?batch_topic=t&batch_id=w") == (409, "batch_closed")
+    assert refusal(client, "PUT", "/v1/topics/t/jobs/w") == (409, "waits")
+    (job,) = client.take("m")
+    lease = job["lease"]
+    client.good("PUT", f"/v1/topics/m/jobs/c?batch_topic=t&batch_id=w&parent={lease}", b"x")
+    client.ack(lease)
+    for _ in range(2):
+        client.nack(client.take("m")[0]["lease"], final="true")
+    assert client.get("t", "w")["outcomes"]["dead"] == 2 and not client.take("t")
+    client.topic_verb("m", "redrive")
+    for _ in range(2):
+        client.ack(client.take("m")[0]["lease"])
+    assert ack_next(client, "t", "w") == "acked=3 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def test_options_are_checked(client):
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/a?batch_topic=t&batch_id=w") == (404, "no_batch")
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/a?batch_topic=t") == (400, "bad_option")
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/a?on_dead=go") == (400, "bad_option")
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/a?waits=true&members=0") == (400, "bad_option")
+    assert refusal(client, "POST", "/v1/topics/m/jobs/a/close") == (404, "not_found")
+    assert refusal(client, "POST", "/v1/batches", b"[]", {"Content-Type": "application/json"})[0] == 400
+    assert refusal(client, "POST", "/v1/batches", b'{"job":{"topic":"t"},"members":[]}', {"Content-Type": "application/json"})[0] == 400
+
+
+def test_a_batch_in_one_call_can_be_repeated(client):
+    job, members = {"topic": "t", "id": "w", "body": "all"}, [{"topic": "m", "id": str(i), "body": i} for i in range(20)]
+    first = push_batch(client, job, *members)
+    assert first["closed"] and [result["result"] for result in first["results"]] == ["created"] * 21
+    client.ack(client.take("m")[0]["lease"])
+    again = push_batch(client, job, *members)
+    assert again["closed"] and [result["result"] for result in again["results"]] == ["existed"] * 21
+    assert client.get("t", "w")["waits_for"] == 19 and client.get("t", "w")["outcomes"]["acked"] == 1
+    client.ack(*(job["lease"] for job in client.take("m", max=50)))
+    assert ack_next(client, "t", "w") == "acked=20 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def test_a_chain_stops_at_a_dead_job_and_continues_after_a_redrive(client):
+    push_batch(client, {"topic": "c", "id": "3"}, {"topic": "c", "id": "2", "members": [{"topic": "c", "id": "1"}]})
+    assert client.get("c", "3")["on_dead"] == "hold"
+    client.nack(client.take("c")[0]["lease"], final="true")
+    assert not client.take("c")
+    client.topic_verb("c", "redrive")
+    assert ack_next(client, "c", "1") is None
+    assert ack_next(client, "c", "2") == ONE
+    assert ack_next(client, "c", "3") == ONE
+
+
+def test_a_rejected_member_leaves_the_batch_open(client):
+    client.put_topic("full", max_jobs=1)
+    answer = push_batch(client, {"topic": "t", "id": "w"}, {"topic": "full", "id": "a"}, {"topic": "full", "id": "b"})
+    assert not answer["closed"] and [result["result"] for result in answer["results"]] == ["created", "created", "topic_full"]
+    client.put_topic("full", max_jobs=9)
+    answer = push_batch(client, {"topic": "t", "id": "w"}, {"topic": "full", "id": "a"}, {"topic": "full", "id": "b"})
+    assert answer["closed"] and client.get("t", "w")["waits_for"] == 2
+
+
+def members_of(client, query=""):
+    found, cursor = [], None
+    while True:
+        page = client.good("GET", f"/v1/topics/t/jobs/w/members?limit=3{query}" + (f"&cursor={cursor.replace(' ', '%20')}" if cursor else ""))
+        assert len(page["members"]) <= 3
+        found += page["members"]
+        cursor = page["cursor"]
+        if not cursor:
+            return found
+
+
+def test_members_are_listed_by_outcome(client):
+    client.put_topic("kept", keep_finished="1h")
+    client.good("PUT", "/v1/topics/t/jobs/w?waits=true", b"x")
+    for i in range(10):
+        client.push("kept" if i % 2 else "m", str(i), batch_topic="t", batch_id="w")
+        client.push("kept", f"other-{i}")
+    taken = {job["id"]: job["lease"] for job in client.take("kept", max=20)}
+    client.ack(*(lease for ident, lease in taken.items() if ident in "13"), *(lease for ident, lease in taken.items() if "other" in ident))
+    client.nack(taken["5"], final="true")
+    assert sorted(job["id"] for job in members_of(client)) == [str(i) for i in range(10)]
+    assert sorted(job["id"] for job in members_of(client, "&outcome=acked")) == ["1", "3"]
+    assert sorted(job["id"] for job in members_of(client, "&outcome=dead")) == ["5"]
+    assert sorted(job["id"] for job in members_of(client, "&outcome=unfinished")) == ["0", "2", "4", "6", "7", "8", "9"]
+
+
+def test_cancel_may_include_the_members(client):
+    push_batch(client, {"topic": "t", "id": "w"}, {"topic": "m", "id": "a"}, {"topic": "m", "id": "b"})
+    client.good("DELETE", "/v1/topics/t/jobs/w?members=true")
+    assert not client.take("m") and client.topic("m")["counts"]["ready"] == 0
+
+
+def test_several_shards_reject_batches(start_server):
+    client = Client(start_server("--shards", "2").port)
+    assert refusal(client, "PUT", "/v1/topics/t/jobs/w?waits=true") == (501, "unsupported")
