@@ -62,8 +62,8 @@ void batch_unlink(struct engine *engine, uint32_t id);
 
 /* The batches of a push, before and after its record. */
 struct batch_push {
-    uint32_t member_of; /* a batch, to which it refers; 0: none */
-    uint32_t own;       /* of a waiting job; 0: none */
+    uint32_t member_of; /* a batch, to which it refers; 0: not a member */
+    uint32_t own;       /* of a waiting job; 0: it does not wait */
     bool joins;         /* it is a new member */
     enum batch_outcome before;
     struct slice encoded;

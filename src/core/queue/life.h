@@ -93,7 +93,7 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
  * The batches of jobs (job/batch.h). A batch counts its members by their outcome, each member once:
  *
  *   change of a member                                     its outcome
- *   push of a new job                                      none → unfinished
+ *   push of a new job                                      → unfinished
  *   push in place of a waiting job, or after a leased one  unchanged: the job stays the member
  *   push in place of a dead job                            dead → unfinished
  *   take; nack, end of a lease with a retry; extend;

@@ -19,7 +19,7 @@ struct api_item_fault {
 
 struct api_batch {
     struct queue_push *pushes; /* room for QUEUE_BATCH_MAX; receives the valid items in order */
-    struct queue_batch *rooms; /* as many, for the batches of items; NULL: they may have none */
+    struct queue_batch *rooms; /* as many, for the batches of items; NULL: batches are rejected */
     uint32_t push_count;
     uint32_t item_count;
     struct buffer *faults; /* receives a struct api_item_fault for each invalid item, in order */

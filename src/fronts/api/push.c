@@ -349,7 +349,7 @@ bool api_body_check(struct slice content_type, struct slice body, struct http_fa
 }
 
 /* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
- * contain pairs of the call. `room` receives its batches; NULL: it may have none. */
+ * contain pairs of the call. `room` receives its batches; NULL: batches are rejected. */
 static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
                        struct queue_batch *room, struct json_value *nested, struct buffer *arena,
                        struct buffer *meta, const struct http_hooks *hooks,

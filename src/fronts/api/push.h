@@ -26,12 +26,12 @@ void api_push(struct http_call *call, struct queue_push *push);
 /* Parses one item. `arena` and `meta` are scratch. Unescaped text goes to the arena, which must
  * have room for the length of the item, since growing it would invalidate earlier slices. Slices of
  * *out point into both texts. `hooks` check callbacks. `room` receives the batches of the item; NULL:
- * it may have none. */
+ * batches are rejected. */
 bool api_item_parse(struct json_value item, struct queue_push *out, struct queue_batch *room,
                     struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
                     struct http_fault *fault);
 
-/* Works as api_item_parse; `nested` receives an array `members` of the item. NULL: it may have none. */
+/* Works as api_item_parse; `nested` receives an array `members` of the item. NULL: such members are rejected. */
 bool api_item_parse_nested(struct json_value item, struct queue_push *out, struct queue_batch *room,
                            struct buffer *arena, struct buffer *meta,
                            const struct http_hooks *hooks, struct json_value *nested,
