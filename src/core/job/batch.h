@@ -67,7 +67,7 @@ struct slice batch_meta_join(struct slice meta, const struct batch_counts *count
 /* The batches of a job, as a struct job has them encoded (job_batch_encode). */
 struct job_batch {
     struct slice topic,
-        id;          /* of the waiting job of the batch whose member the job is; empty: not a member */
+        id; /* of the waiting job of the batch whose member the job is; empty: not a member */
     uint64_t number; /* of that batch; 0: not known, or not a member */
     uint8_t depth;   /* of a member: 1, or one more than the waiting job that is a member */
     bool waits;      /* the job waits for members; the next four describe its own batch */
