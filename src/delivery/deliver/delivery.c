@@ -31,11 +31,12 @@ struct delivery { /* a job from its take to the queue's answer */
     enum queue_verb verb;
     bool final;
     bool is_again; /* true after the queue could not accept the answer */
+    bool may_hold; /* the endpoint stands for the group of the job, or for its topic */
     uint16_t lease_bytes;
     uint32_t body_bytes, result_room; /* counted in bytes_in_flight */
     struct buffer result;             /* the content type, then the result */
     size_t result_type_bytes;
-    int64_t delay_ms;
+    int64_t delay_ms, hold_ms;
     int64_t lease_until_ms; /* inner clock, approximate */
     int64_t waiting_ms;     /* time from its first due time to its take */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
@@ -147,6 +148,7 @@ static struct queue_answer answer_of(const struct delivery *delivery)
     return (struct queue_answer){.verb = delivery->verb,
                                  .lease = slice_make(delivery->lease, delivery->lease_bytes),
                                  .delay_ms = delivery->delay_ms,
+                                 .hold_ms = delivery->hold_ms,
                                  .final = delivery->final,
                                  .error = delivery->verb == QUEUE_NACK ? slice_of(delivery->error)
                                                                        : slice_make(NULL, 0),
@@ -222,6 +224,20 @@ static void delivery_answer(struct delivery *delivery, enum queue_verb verb, int
 static int64_t asked_delay_ms(const struct target_report *report)
 {
     return report->retry_after_ms > 0 ? report->retry_after_ms : -1;
+}
+
+/* Returns how long to hold the group of the job, or its topic if it has no group: as long as the peer asked for, so that other servers wait too. It
+ * is bounded as the rest of the endpoint. */
+static int64_t asked_hold_ms(const struct delivery *delivery, const struct target_report *report)
+{
+    struct queue_info info = {0};
+    if (report->retry_after_ms <= 0 || !delivery->may_hold)
+        return 0;
+    queue_info(delivery->dispatcher->all->env.queue, &info);
+    if (!info.groups)
+        return 0;
+    return report->retry_after_ms < ENDPOINT_REST_MS_MAX ? report->retry_after_ms
+                                                         : ENDPOINT_REST_MS_MAX;
 }
 
 static void delivery_refuse(struct delivery *delivery, const char *error)
@@ -305,6 +321,7 @@ static void delivery_end_reported(struct delivery *delivery, const struct target
         delivery_answer(delivery, QUEUE_ACK, -1);
         return;
     case TARGET_FAILED:
+        delivery->hold_ms = asked_hold_ms(delivery, report);
         delivery_answer(delivery, QUEUE_NACK, asked_delay_ms(report));
         return;
     case TARGET_REFUSED:
@@ -443,6 +460,7 @@ static void delivery_send(struct delivery *delivery, const struct job *job)
         delivery_refuse(delivery, "no destination, the topic has no 'to' and the job no callback");
     } else {
         message.to = slice_of(dispatcher->setting.to);
+        delivery->may_hold = true;
         delivery_give(delivery, slice_of(dispatcher->endpoint), &message);
     }
 }
@@ -466,6 +484,7 @@ static struct delivery *delivery_new(struct dispatcher *dispatcher, const struct
             job->first_due_ms > 0
                 ? clock_inner_ms_of(dispatcher->all->env.endpoints->clock) - job->first_due_ms
                 : 0};
+    delivery->may_hold = job->group.len > 0;
     memcpy(delivery->lease, taken->lease.at, taken->lease.len);
     list_init(&delivery->list);
     dispatcher->unanswered++;

@@ -150,6 +150,35 @@ def test_a_429_delays_its_own_url_and_no_other_one_of_the_host(server, endpoint)
     assert [call.id for call in endpoint.calls if call.path == "/limited"] == ["first"]
 
 
+def test_a_retry_after_holds_the_group_and_no_other_one(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: (429, {"Retry-After": 30}) if call.path in ("/a", "/alone") else 200
+    settle(client, "calls", deliver={"callback": True})
+    push(client, "calls", "a1", callback=endpoint.url + "/a", group="a")
+    push(client, "calls", "alone", callback=endpoint.url + "/alone")  # one callback does not stand for the topic
+    eventually(lambda: totals(client, "calls")["nacked"] == 2)
+    push(client, "calls", "a2", callback=endpoint.url + "/other", group="a")
+    for n in range(3):
+        push(client, "calls", f"b{n}", callback=endpoint.url + "/b", group="b")
+        push(client, "calls", f"c{n}", callback=endpoint.url + "/c")
+    eventually(lambda: totals(client, "calls")["acked"] == 6)
+    assert job(client, "calls", "a2")["held_by"] == "hold" and [call.id for call in endpoint.calls if call.path == "/other"] == []
+    group = client.good("GET", "/v1/topics/calls/groups/a")
+    assert group["held_by"] == "hold" and group["ready"] == 1
+
+
+def test_a_retry_after_of_the_target_of_the_topic_holds_the_topic(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: (503, {"Retry-After": 3600})
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1")
+    eventually(lambda: totals(client, "orders")["nacked"] == 1)
+    push(client, "orders", "2")
+    eventually(lambda: job(client, "orders", "2").get("held_by") == "hold")
+    client.call("POST", "/v1/topics/orders/resume")
+    assert "held_by" not in job(client, "orders", "2")
+
+
 def test_repeated_429s_without_a_time_open_only_the_breaker_of_the_url(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: 429 if call.path == "/limited" else 200
