@@ -72,8 +72,11 @@ enum tarry_code {
     TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: changes are rejected */
     TARRY_UNAVAILABLE = 20,     /* the directory failed or cannot be opened */
     TARRY_TOPIC_FULL = 23,
-    TARRY_REQUESTED = 24,      /* success: the job is cancelled unless its holder acks it */
-    TARRY_RESULT_TOO_BIG = 33, /* above 1 MiB; the job stays leased */
+    TARRY_REQUESTED = 24,       /* success: the job is cancelled unless its holder acks it */
+    TARRY_UNSUPPORTED = 26,     /* a directory with several shards has no strict groups */
+    TARRY_RESULT_TOO_BIG = 33,  /* above 1 MiB; the job stays leased */
+    TARRY_TOO_MANY_GROUPS = 35, /* a topic has settings for up to 10,000 groups */
+    TARRY_NOT_EMPTY = 41,       /* group_order changes only while no job waits or is leased */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
@@ -107,6 +110,7 @@ enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 
 enum {
     TARRY_ID_BYTES_MAX = 128,
     TARRY_TOPIC_BYTES_MAX = 200,
+    TARRY_GROUP_BYTES_MAX = 64,
     TARRY_BACKOFF_STEPS_MAX = 16, /* waits of a TARRY_LIST, each at most 30 days */
     TARRY_BATCH_MAX = 1000,       /* items of a call, jobs of a take or a list */
     TARRY_TAKE_TOPICS_MAX = 64,
@@ -234,11 +238,14 @@ struct tarry_push {
     const uint32_t *backoff_steps_ms; /* TARRY_LIST: the waits; else NULL */
     size_t backoff_step_count;
     int64_t keep_finished_ms; /* how long to keep the job once it has finished; up to 10 years */
+    /* 1 to 64 printable ASCII bytes without blanks: a tenant, a customer, an endpoint. Groups of a topic share its consumers fairly,
+     * and may have limits. NULL: no group. */
+    const char *group;
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
         sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-            0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0                                                  \
+            0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0, NULL                                            \
     }
 
 /* The result of one item. The caller sets the size of the first. */
@@ -353,6 +360,8 @@ const char *tarry_job_error(const tarry_job *job, size_t *bytes);
 const char *tarry_job_lease(tarry_job *job);
 /* Returns the name of the consumer that holds a job. It is not NUL-terminated. */
 const char *tarry_job_consumer(const tarry_job *job, size_t *bytes);
+/* Returns the group of a job. It is not NUL-terminated. */
+const char *tarry_job_group(const tarry_job *job, size_t *bytes);
 /* Returns whether the cancel of a leased job was requested. */
 int tarry_job_cancel_requested(const tarry_job *job);
 /* Returns the state of a job, an enum tarry_state. TARRY_STATE_FINISHED for a popped job. */
@@ -424,10 +433,12 @@ struct tarry_answer {
     size_t result_bytes;
     const char *result_type; /* content type of the result; NULL: no content type */
     const char *progress;    /* extend: up to 256 bytes of UTF-8; NULL: unchanged */
+    /* Ack, nack, return: no job of the group of the job is delivered for so long, up to 24 hours; without a group, none of its topic. */
+    int64_t hold_ms;
 };
 #define TARRY_ANSWER_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL             \
+        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0          \
     }
 
 /*
@@ -535,6 +546,20 @@ enum tarry_settings_flags {
     TARRY_KEEP_BODY = 1024           /* kept jobs keep their body and content type */
 };
 
+/* Deliveries per unit of time. */
+enum tarry_rate_unit { TARRY_PER_SECOND = 1, TARRY_PER_MINUTE = 2, TARRY_PER_HOUR = 3 };
+
+/* Limits of deliveries. Zeroed: no limit. */
+struct tarry_limits {
+    uint32_t limit;     /* leased jobs at a time; 0: no limit */
+    uint32_t rate;      /* deliveries per rate_unit; 0: no limit */
+    uint32_t rate_unit; /* enum tarry_rate_unit; 0 without a rate */
+    uint32_t burst;     /* deliveries that may come together; 0: those of 10 ms, at least 1 */
+};
+
+/* TARRY_STRICT: no job of a group is delivered before the one in front of it has ended. */
+enum tarry_group_order { TARRY_FREE = 0, TARRY_STRICT = 1 };
+
 struct tarry_settings {
     uint32_t size;
     uint32_t flags;
@@ -552,10 +577,15 @@ struct tarry_settings {
     int64_t keep_finished_ms;
     uint64_t keep_finished_max;   /* jobs; 0: 1,000,000 */
     uint64_t keep_finished_bytes; /* 0: 1 GiB */
+    /* Of all jobs, and of those of each group. Jobs without a group are one group. */
+    struct tarry_limits limits, group_limits;
+    uint32_t group_order; /* enum tarry_group_order */
+    uint32_t reserved_order;
 };
 #define TARRY_SETTINGS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0         \
+        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0,        \
+            {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0                                                       \
     }
 
 struct tarry_topic {
@@ -570,6 +600,8 @@ struct tarry_topic {
     uint64_t dead_bytes;
     int64_t oldest_ready_due_ms; /* 0: no job is ready */
     uint64_t finished;           /* kept jobs, which are in no other count */
+    uint64_t held;               /* ready jobs that a limit, a rate, a pause or a hold delays */
+    uint64_t groups;             /* groups with ready or leased jobs */
 };
 
 /*
@@ -612,6 +644,66 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
  * the number in `out`. The caller sets the size of the first. Codes: OK; BAD_OPTION, NO_MEMORY.
  */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
+
+/* ---- groups ---- */
+
+/* What holds the ready jobs of a group. */
+enum tarry_held {
+    TARRY_HELD_LIMIT = 1,
+    TARRY_HELD_RATE = 2,
+    TARRY_HELD_GROUP_LIMIT = 3,
+    TARRY_HELD_GROUP_RATE = 4,
+    TARRY_HELD_GROUP_PAUSED = 5,
+    TARRY_HELD_GROUP_ORDER = 6,
+    TARRY_HELD_BY_CONSUMER = 7 /* hold_ms of an answer */
+};
+
+/* The settings of one group. Zeroed: those of its topic. */
+struct tarry_group_settings {
+    uint32_t size;
+    uint32_t weight;            /* its share of the deliveries: 1 to 100; 0: 1 */
+    struct tarry_limits limits; /* a member of 0: that of the topic */
+    int32_t is_paused;
+    uint32_t reserved;
+    int64_t paused_until_ms; /* wall clock; 0: not paused, or until its settings change */
+};
+#define TARRY_GROUP_SETTINGS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(struct tarry_group_settings), 0, {0, 0, 0, 0}, 0, 0, 0                              \
+    }
+
+struct tarry_group {
+    uint32_t size;
+    int32_t has_settings;
+    char name[TARRY_GROUP_BYTES_MAX + 8]; /* "": the jobs without a group */
+    uint64_t ready, leased;
+    int32_t held_by; /* enum tarry_held; 0: not held */
+    uint32_t reserved;
+    int64_t held_until_ms;       /* wall clock; 0: not held, or unknown */
+    int64_t oldest_ready_due_ms; /* wall clock; 0: no job is ready */
+    struct tarry_group_settings settings;
+};
+
+/*
+ * Replaces all settings of a group. Creates the topic if it does not exist. Codes: OK; BAD_TOPIC, BAD_OPTION, TOO_MANY_TOPICS,
+ * TOO_MANY_GROUPS, NO_MEMORY.
+ */
+int tarry_group_put(tarry *queue, const char *topic, const char *group,
+                    const struct tarry_group_settings *settings);
+/* Removes the settings of a group and ends its hold. Codes: OK; NOT_FOUND: there is no such topic, BAD_TOPIC, BAD_OPTION. */
+int tarry_group_delete(tarry *queue, const char *topic, const char *group);
+/*
+ * Returns a group. `group` NULL: the jobs without a group. The caller sets out->size. A group without jobs and settings is all zero. Codes: OK;
+ * NOT_FOUND: there is no such topic, BAD_TOPIC, BAD_OPTION.
+ */
+int tarry_group_get(tarry *queue, const char *topic, const char *group, struct tarry_group *out);
+/*
+ * Lists the groups of a topic that have ready or leased jobs, settings or a hold, by name. The list begins after `after` (NULL: with the first, "": after the
+ * jobs without a group) and has up to *n groups, at most 1000; *n is set to the number in `out`. The caller sets the size of the first. Codes: OK;
+ * NOT_FOUND, BAD_TOPIC, BAD_OPTION, NO_MEMORY.
+ */
+int tarry_groups(tarry *queue, const char *topic, const char *after, struct tarry_group *out,
+                 size_t *n);
 
 /* Returns how many kept jobs were dropped before their time since the queue was opened: by keep_finished_max or
  * keep_finished_bytes, or because they could not be stored. */

@@ -141,6 +141,11 @@ class Job:
         return _text(lib.tarry_job_consumer, self._job).decode() or None
 
     @property
+    def group(self) -> str | None:
+        """The group of the job."""
+        return _text(lib.tarry_job_group, self._job).decode() or None
+
+    @property
     def cancel_requested(self) -> bool:
         return bool(lib.tarry_job_cancel_requested(self._job))
 

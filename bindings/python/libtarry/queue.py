@@ -129,16 +129,17 @@ class Queue:
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
         keep_finished: Duration | None = None,
+        group: str | None = None,
     ) -> Pushed:
         """
         Hands over a job, due after `delay` or at `at`; without an id it gets one.
 
         body: bytes as they are, text as UTF-8, anything else as JSON. on_conflict, where the id exists: replace (the default), keep,
         reject. once: if a push to the topic had the same text within `once_for` (5 minutes), nothing changes and the result is "existed",
-        even if its job has ended. keep_finished: how long to keep the job once it has finished. Missing options have the topic's
-        setting, otherwise the default.
+        even if its job has ended. keep_finished: how long to keep the job once it has finished. group: a tenant, a customer, an
+        endpoint; groups of a topic share its consumers fairly. Missing options have the topic's setting, otherwise the default.
         """
-        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is keep_finished is None):  # type: ignore[comparison-overlap]
+        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is keep_finished is group is None):  # type: ignore[comparison-overlap]
             given = {name: value for name, value in locals().items() if name != "self"}
             (pushed,) = self._push_items([given])
             if isinstance(pushed, TarryError):
@@ -426,11 +427,14 @@ class Queue:
 
     # ---- answers ----
 
-    def ack(self, job: Job | str, result: Any = None, *, content_type: str | None = None) -> None:
-        """Done. A job, or its lease's text; `result`: bytes as they are, text as UTF-8, anything else as JSON."""
-        if result is not None:
+    def ack(self, job: Job | str, result: Any = None, *, content_type: str | None = None, hold: Duration = 0) -> None:
+        """
+        Done. A job, or its lease's text; `result`: bytes as they are, text as UTF-8, anything else as JSON. `hold`: no job of its group is
+        delivered for so long; without a group, none of its topic.
+        """
+        if result is not None or hold:
             keep: builtins.list[Any] = []
-            self._answer(lib.binding_ack, job, **result_fields(result, content_type, keep))
+            self._answer(lib.binding_ack, job, hold_ms=milliseconds(hold), **result_fields(result, content_type, keep))
         elif isinstance(job, Job):
             if code := lib.binding_ack_one(self._handle, job._job):
                 raise error_of(code)
@@ -442,12 +446,22 @@ class Queue:
         return self._answers(lib.binding_ack, jobs)
 
     def nack(
-        self, job: Job | str, *, delay: Duration | None = None, error: str = "", final: bool = False, result: Any = None, content_type: str | None = None
+        self,
+        job: Job | str,
+        *,
+        delay: Duration | None = None,
+        error: str = "",
+        final: bool = False,
+        result: Any = None,
+        content_type: str | None = None,
+        hold: Duration = 0,
     ) -> None:
-        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead, and its `result` goes to those who wait."""
-        fields: dict[str, Any] = {"flags": lib.TARRY_FINAL if final else 0}
+        """
+        Failed: it comes again after `delay`, else after its backoff; `final`: it is dead, and its `result` goes to those who wait. `hold`: as of `ack`.
+        """
+        fields: dict[str, Any] = {"flags": lib.TARRY_FINAL if final else 0, "hold_ms": milliseconds(hold)}
         if delay is not None:
-            fields = {"flags": fields["flags"] | lib.TARRY_HAS_DELAY, "delay_ms": milliseconds(delay)}
+            fields |= {"flags": fields["flags"] | lib.TARRY_HAS_DELAY, "delay_ms": milliseconds(delay)}
         keep: builtins.list[Any] = []
         if error:
             text = error.encode()[:256]
@@ -460,9 +474,9 @@ class Queue:
         fields: dict[str, Any] = {} if progress is None else {"progress": pointer(text_bytes(progress, "progress"), keep)}
         return bool(self._answer(lib.binding_extend, job, lease_ms=0 if lease is None else milliseconds(lease), **fields).cancel_requested)
 
-    def give_back(self, job: Job | str) -> None:
-        """Returns the job unprocessed: it is ready again immediately, and the attempt does not count."""
-        self._answer(lib.binding_return, job)
+    def give_back(self, job: Job | str, *, hold: Duration = 0) -> None:
+        """Returns the job unprocessed: it is ready again immediately, and the attempt does not count. `hold`: as of `ack`."""
+        self._answer(lib.binding_return, job, hold_ms=milliseconds(hold))
 
     def again(self, job: Job, body: Any = None, *, delay: Duration | None = None, at: Moment | None = None) -> None:
         """Finishes the job and makes it due again with the same id, in one step; `body` None keeps the body."""

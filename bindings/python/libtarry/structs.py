@@ -107,6 +107,10 @@ def _set_keep_finished(push: Any, keep_finished: Duration, keep: list[Any]) -> N
     push.keep_finished_ms = milliseconds(keep_finished)
 
 
+def _set_group(push: Any, group: str, keep: list[Any]) -> None:
+    push.group = pointer(text_bytes(group, "group"), keep)
+
+
 _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "topic": None,
     "body": None,
@@ -124,6 +128,7 @@ _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "once_for": _set_once_for,
     "meta": _set_meta,
     "keep_finished": _set_keep_finished,
+    "group": _set_group,
 }
 
 

@@ -76,6 +76,33 @@ class Settings:
     keep_finished_bytes: int | None = None
     keep_body: bool = False
     """Kept jobs keep their body and content type."""
+    limit: int | None = None
+    """Leased jobs at a time."""
+    rate: str | None = None
+    """Deliveries: `10/s`, `90/m`, `1/h`."""
+    burst: int | None = None
+    group_limit: int | None = None
+    """As limit, rate and burst, of each group."""
+    group_rate: str | None = None
+    group_burst: int | None = None
+    group_order: str | None = None
+    """`strict`: no job of a group is delivered before the one in front of it has ended."""
+
+
+_UNITS = {"s": lib.TARRY_PER_SECOND, "m": lib.TARRY_PER_MINUTE, "h": lib.TARRY_PER_HOUR}
+
+
+def _limits_set(data: Any, limit: int | None, rate: str | None, burst: int | None) -> None:
+    data.limit, data.burst = limit or 0, burst or 0
+    if rate is not None:
+        count, _, unit = rate.partition("/")
+        if unit not in _UNITS or not count.isdecimal():
+            raise ValueError(f"bad rate '{rate}', give a number per second, minute or hour such as 10/s, 90/m or 1/h")
+        data.rate, data.rate_unit = int(count), _UNITS[unit]
+
+
+def _rate_text(data: Any) -> str | None:
+    return next((f"{data.rate}/{unit}" for unit, number in _UNITS.items() if data.rate and number == data.rate_unit), None)
 
 
 def settings_struct(settings: Settings) -> Any:
@@ -87,6 +114,11 @@ def settings_struct(settings: Settings) -> Any:
     data.max_jobs = settings.max_jobs or 0
     data.keep_finished_max = settings.keep_finished_max or 0
     data.keep_finished_bytes = settings.keep_finished_bytes or 0
+    _limits_set(data.limits, settings.limit, settings.rate, settings.burst)
+    _limits_set(data.group_limits, settings.group_limit, settings.group_rate, settings.group_burst)
+    if settings.group_order not in (None, "free", "strict"):
+        raise ValueError(f"bad group_order '{settings.group_order}', give free or strict")
+    data.group_order = lib.TARRY_STRICT if settings.group_order == "strict" else lib.TARRY_FREE
     if settings.keep_body:
         data.flags |= lib.TARRY_KEEP_BODY
     if settings.backoff is not None:
@@ -118,4 +150,11 @@ def settings_of(data: Any) -> Settings:
         keep_finished_max=data.keep_finished_max or None,
         keep_finished_bytes=data.keep_finished_bytes or None,
         keep_body=bool(data.flags & lib.TARRY_KEEP_BODY),
+        limit=data.limits.limit or None,
+        rate=_rate_text(data.limits),
+        burst=data.limits.burst or None,
+        group_limit=data.group_limits.limit or None,
+        group_rate=_rate_text(data.group_limits),
+        group_burst=data.group_limits.burst or None,
+        group_order="strict" if data.group_order == lib.TARRY_STRICT else None,
     )

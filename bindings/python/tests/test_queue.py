@@ -372,3 +372,22 @@ def test_a_wait_ends_with_the_job_or_with_its_time():
         queue.push("t", b"", id="b")
         queue.take("t")[0].nack(error="no", final=True)
         assert queue.wait("t", "b").state == "dead"
+
+
+def test_groups_limits_and_holds(queue):
+    settings = libtarry.Settings(limit=9, rate="100/s", burst=50, group_limit=1, group_rate="90/m", group_burst=5)
+    queue.put_topic("t", settings)
+    assert queue.settings("t") == settings
+    for group in ("a", "a", "b", None):
+        queue.push("t", b"", group=group)
+    first, second, third = queue.take("t", max=9, wait=0)
+    assert [first.group, second.group, third.group] == ["a", "b", None]
+    queue.ack(first, hold=HOUR)
+    queue.nack(second, hold=HOUR, final=True)
+    queue.give_back(third)
+    assert [job.group for job in queue.take("t", max=9, wait=0)] == [None]
+    queue.put_topic("ledger", libtarry.Settings(group_order="strict"))
+    assert queue.settings("ledger").group_order == "strict"
+    for bad in ({"rate": "10"}, {"rate": "x/s"}, {"group_order": "loose"}):
+        with pytest.raises(ValueError):
+            queue.put_topic("t", libtarry.Settings(**bad))

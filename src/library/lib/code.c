@@ -14,7 +14,10 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_UNAVAILABLE == (int)QUEUE_UNAVAILABLE &&
                    (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL &&
                    (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED &&
-                   (int)TARRY_RESULT_TOO_BIG == (int)QUEUE_RESULT_TOO_BIG,
+                   (int)TARRY_UNSUPPORTED == (int)QUEUE_UNSUPPORTED &&
+                   (int)TARRY_RESULT_TOO_BIG == (int)QUEUE_RESULT_TOO_BIG &&
+                   (int)TARRY_TOO_MANY_GROUPS == (int)QUEUE_TOO_MANY_GROUPS &&
+                   (int)TARRY_NOT_EMPTY == (int)QUEUE_NOT_EMPTY,
                "a code is the queue's status");
 
 static const struct {
@@ -62,6 +65,14 @@ static const struct {
                       "the consumer acks it"},
     {TARRY_RESULT_TOO_BIG, "the result is above 1 MiB and the job stays leased; store the result "
                            "elsewhere and give a reference"},
+    {TARRY_UNSUPPORTED,
+     "a directory with several shards does not have this setting and nothing was "
+     "changed; use one with one shard"},
+    {TARRY_TOO_MANY_GROUPS,
+     "the topic has settings for as many groups as it may have; delete those of "
+     "unused ones"},
+    {TARRY_NOT_EMPTY, "the topic has waiting or leased jobs, so the order of its groups cannot be "
+                      "changed; wait until they have ended, or purge them"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
@@ -93,7 +104,8 @@ const char *tarry_code_name(int code)
     if (code == TARRY_IO_FAILED)
         return "io_failed";
     if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
-        code == TARRY_REQUESTED || code == TARRY_RESULT_TOO_BIG)
+        code == TARRY_REQUESTED || code == TARRY_UNSUPPORTED || code == TARRY_RESULT_TOO_BIG ||
+        code == TARRY_TOO_MANY_GROUPS || code == TARRY_NOT_EMPTY)
         return queue_status_code((enum queue_status)code);
     return "unknown";
 }

@@ -56,7 +56,8 @@ static const char *detail_of(const char *option)
                                            {"ttl", "ttl_ms"},
                                            {"dedup_window", "dedup_window_ms"},
                                            {"once_for", "once_for_ms"},
-                                           {"keep_finished", "keep_finished_ms"}};
+                                           {"keep_finished", "keep_finished_ms"},
+                                           {"hold", "hold_ms"}};
     for (size_t i = 0; option && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(option, names[i][0]) == 0)
             return names[i][1];
@@ -142,6 +143,8 @@ static const char *push_fault(const struct tarry_push *from, struct backoff *bac
         return "delay";
     if (from->keep_finished_ms && !(from->flags & TARRY_HAS_KEEP_FINISHED))
         return "keep_finished";
+    if (from->group && !from->group[0])
+        return "group";
     if (from->body_bytes && !from->body)
         return "body";
     if (from->error_bytes && !from->error)
@@ -185,7 +188,8 @@ static bool push_read(const struct tarry_push *from, struct queue_push *out,
                                .once = lib_text(from->once),
                                .once_for_ms = from->once_for_ms,
                                .has_keep_finished = from->flags & TARRY_HAS_KEEP_FINISHED,
-                               .keep_finished_ms = from->keep_finished_ms};
+                               .keep_finished_ms = from->keep_finished_ms,
+                               .group = lib_text(from->group)};
     return true;
 }
 
@@ -299,7 +303,8 @@ static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
                                  .lease_ms = from->lease_ms,
                                  .result = slice_make(from->result, from->result_bytes),
                                  .result_type = lib_text(from->result_type),
-                                 .progress = lib_text(from->progress)};
+                                 .progress = lib_text(from->progress),
+                                 .hold_ms = from->hold_ms};
     result->detail = from->flags & ~(uint32_t)(TARRY_HAS_DELAY | TARRY_FINAL) ? "flags"
                      : has_delay && from->delay_ms < 0                        ? "delay"
                      : !from->job == !from->lease                             ? "lease"

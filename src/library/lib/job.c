@@ -60,6 +60,11 @@ const char *tarry_job_consumer(const tarry_job *job, size_t *bytes)
     return bytes_of(shown(job)->consumer, bytes);
 }
 
+const char *tarry_job_group(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->group, bytes);
+}
+
 int tarry_job_cancel_requested(const tarry_job *job)
 {
     return shown(job)->cancel_requested;

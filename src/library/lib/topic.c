@@ -1,5 +1,6 @@
 /* Topics: their settings, operations on whole topics, and their counters. */
 #include "lib/directory.h"
+#include "lib/limits.h"
 #include "queue/door.h"
 
 #include <stdlib.h>
@@ -33,6 +34,9 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
         .keep_finished_ms = from->keep_finished_ms,
         .keep_finished_max = from->keep_finished_max,
         .keep_finished_bytes = from->keep_finished_bytes,
+        .limits = lib_limits_write(&from->flow.topic),
+        .group_limits = lib_limits_write(&from->flow.group),
+        .group_order = (uint32_t)from->flow.group_order,
         .backoff_step_count = from->policy.backoff.step_count};
     memcpy(settings.backoff_steps_ms, from->policy.backoff.steps_ms,
            sizeof settings.backoff_steps_ms);
@@ -63,7 +67,9 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
                                 .redriven = totals->redriven,
                                 .dead_bytes = from->counts.dead_bytes,
                                 .oldest_ready_due_ms = from->oldest_ready_due_ms,
-                                .finished = from->counts.finished};
+                                .finished = from->counts.finished,
+                                .held = from->counts.held,
+                                .groups = from->groups};
     memcpy(topic.name, from->name.at, from->name.len);
     memcpy(into, &topic, stride < sizeof topic ? stride : sizeof topic);
 }
@@ -144,6 +150,8 @@ int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
  * delivery. They are kept unchanged. */
 struct server_settings {
     struct frequency push_rate;
+    uint64_t group_max_jobs;
+    bool one_shard;
     size_t extension_bytes;
     char extension[TOPIC_EXTENSION_BYTES_MAX];
 };
@@ -154,6 +162,8 @@ static void server_settings_write(const struct queue_topic *topic, size_t stride
     const struct slice extension = topic->settings.extension;
     (void)stride;
     held->push_rate = topic->settings.push_rate;
+    held->group_max_jobs = topic->settings.flow.group_max_jobs;
+    held->one_shard = topic->settings.flow.one_shard;
     if (extension.len > sizeof held->extension)
         return;
     held->extension_bytes = extension.len;
@@ -168,7 +178,9 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
     struct server_settings held = {.extension_bytes = 0};
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED | TARRY_KEEP_BODY;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.reserved || settings.on_conflict > TARRY_REJECT ||
+        settings.reserved || settings.reserved_order || settings.on_conflict > TARRY_REJECT ||
+        settings.group_order > TARRY_STRICT || !lib_limits_are_good(&settings.limits) ||
+        !lib_limits_are_good(&settings.group_limits) ||
         !lib_backoff_read(&backoff, settings.backoff, settings.backoff_first_ms,
                           settings.backoff_max_ms, settings.backoff_steps_ms,
                           settings.backoff_step_count))
@@ -190,12 +202,17 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .keep_finished_ms = settings.keep_finished_ms,
                      .keep_finished_max = settings.keep_finished_max,
                      .keep_finished_bytes = settings.keep_finished_bytes,
-                     .keep_body = settings.flags & TARRY_KEEP_BODY}};
+                     .keep_body = settings.flags & TARRY_KEEP_BODY,
+                     .flow = {.topic = lib_limits_read(&settings.limits),
+                              .group = lib_limits_read(&settings.group_limits),
+                              .group_order = (enum flow_order)settings.group_order}}};
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call.topic};
     int code = lib_topic_call(queue, &get, server_settings_write, &held);
     if (code && code != TARRY_NOT_FOUND)
         return code;
     call.settings.push_rate = held.push_rate;
+    call.settings.flow.group_max_jobs = held.group_max_jobs;
+    call.settings.flow.one_shard = held.one_shard;
     call.settings.extension = slice_make(held.extension, held.extension_bytes);
     return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }

@@ -1,0 +1,261 @@
+/* Groups, limits and holds through tarry.h, in memory and in a directory. The contract suite has the rules; these are the claims about what only this
+ * API has. */
+#include "lib_rig.h"
+#include "unit/claim.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 64, GROUPS = 4, SHARED_LIMIT = 7 };
+
+static char root[] = "/tmp/tarry-groups-XXXXXX";
+static int places;
+
+static int make_root(void **state)
+{
+    (void)state;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    char command[PATH_BYTES];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static tarry *open_in_directory(uint32_t shards)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    char path[PATH_BYTES], error[300] = "";
+    tarry *queue;
+    snprintf(path, sizeof path, "%s/%d", root, ++places);
+    options.dir = path;
+    options.wal_file_bytes = 4 << 20;
+    options.shards = shards;
+    if (tarry_open(&options, &queue, error, sizeof error))
+        fail_msg("%s", error);
+    return queue;
+}
+
+/* A claim about both: BOTH(name) { … queue … } */
+#define BOTH(name)                                                                                 \
+    static void name##_with(tarry *queue);                                                         \
+    CLAIM(name##_in_memory)                                                                        \
+    {                                                                                              \
+        tarry *queue = rig_open(0);                                                                \
+        name##_with(queue);                                                                        \
+        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
+    }                                                                                              \
+    CLAIM(name##_in_a_directory)                                                                   \
+    {                                                                                              \
+        tarry *queue = open_in_directory(1);                                                       \
+        name##_with(queue);                                                                        \
+        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
+    }                                                                                              \
+    static void name##_with(tarry *queue)
+
+static int push_in(tarry *queue, const char *group, const char *id)
+{
+    struct tarry_push push = TARRY_PUSH_INIT;
+    struct tarry_result result = TARRY_RESULT_INIT;
+    push.topic = "t";
+    push.id = id;
+    push.group = group;
+    (void)tarry_push(queue, &push, 1, &result);
+    return result.code;
+}
+
+static void set(tarry *queue, struct tarry_settings settings, int code)
+{
+    assert_int_equal(tarry_topic_put(queue, "t", &settings), code);
+}
+
+static bool is_of(const tarry_job *job, const char *group)
+{
+    size_t bytes;
+    const char *at = tarry_job_group(job, &bytes);
+    return bytes == strlen(group) && memcmp(at, group, bytes) == 0;
+}
+
+static struct tarry_group group_of(tarry *queue, const char *name)
+{
+    struct tarry_group group = {.size = sizeof group};
+    assert_int_equal(tarry_group_get(queue, "t", name, &group), TARRY_OK);
+    return group;
+}
+
+BOTH(a_job_has_its_group_and_groups_take_turns)
+{
+    tarry_job *jobs[4];
+    size_t count;
+    static const char *const ids[] = {"a1", "a2", "a3"};
+    struct tarry_take take = rig_take(4);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(push_in(queue, "a", ids[i]), TARRY_CREATED);
+    assert_int_equal(push_in(queue, "b", "b1"), TARRY_CREATED);
+    assert_int_equal(push_in(queue, NULL, "none"), TARRY_CREATED);
+    assert_int_equal(push_in(queue, "", "x"), TARRY_BAD_OPTION);
+    assert_int_equal(push_in(queue, "with blank", "x"), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_take(queue, &take, 0, jobs, &count), TARRY_OK);
+    assert_int_equal(count, 4);
+    assert_true(is_of(jobs[0], "a") && is_of(jobs[1], "b") && is_of(jobs[2], "") &&
+                is_of(jobs[3], "a"));
+    for (size_t i = 0; i < count; i++)
+        tarry_job_free(jobs[i]);
+}
+
+BOTH(limits_of_topics_and_groups_are_kept_and_hold)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT, shown = TARRY_SETTINGS_INIT;
+    struct tarry_topic topic = {.size = sizeof topic};
+    struct tarry_group_settings own = TARRY_GROUP_SETTINGS_INIT;
+    settings.limits = (struct tarry_limits){SHARED_LIMIT, 100, TARRY_PER_SECOND, 50};
+    settings.group_limits.limit = 1;
+    set(queue, settings, TARRY_CREATED);
+    assert_int_equal(tarry_topic_settings(queue, "t", &shown), TARRY_OK);
+    assert_memory_equal(&shown.limits, &settings.limits, sizeof shown.limits);
+    assert_memory_equal(&shown.group_limits, &settings.group_limits, sizeof shown.group_limits);
+    push_in(queue, "a", "a1");
+    push_in(queue, "a", "a2");
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_null(rig_take_one(queue, 0));
+    assert_int_equal(group_of(queue, "a").held_by, TARRY_HELD_GROUP_LIMIT);
+    assert_int_equal(group_of(queue, "a").leased, 1);
+    assert_int_equal(tarry_topic_get(queue, "t", &topic), TARRY_OK);
+    assert_int_equal(topic.held, 1);
+    assert_int_equal(topic.groups, 1);
+    own.limits.limit = 2;
+    own.weight = 5;
+    assert_int_equal(tarry_group_put(queue, "t", "a", &own), TARRY_OK);
+    assert_int_equal(group_of(queue, "a").settings.weight, 5);
+    tarry_job *second = rig_take_one(queue, 0);
+    assert_non_null(second);
+    own.limits.rate = 5; /* without its unit */
+    assert_int_equal(tarry_group_put(queue, "t", "a", &own), TARRY_BAD_OPTION);
+    own = (struct tarry_group_settings)TARRY_GROUP_SETTINGS_INIT;
+    own.weight = 101;
+    assert_int_equal(tarry_group_put(queue, "t", "a", &own), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_group_delete(queue, "t", "a"), TARRY_OK);
+    assert_false(group_of(queue, "a").has_settings);
+    assert_int_equal(tarry_group_delete(queue, "other", "a"), TARRY_NOT_FOUND);
+    tarry_job_free(job);
+    tarry_job_free(second);
+}
+
+BOTH(a_paused_group_and_a_hold_deliver_nothing)
+{
+    struct tarry_group_settings own = TARRY_GROUP_SETTINGS_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    struct tarry_result result = TARRY_RESULT_INIT;
+    own.is_paused = 1;
+    assert_int_equal(tarry_group_put(queue, "t", "a", &own), TARRY_OK);
+    push_in(queue, "a", "a1");
+    assert_null(rig_take_one(queue, 0));
+    assert_int_equal(group_of(queue, "a").held_by, TARRY_HELD_GROUP_PAUSED);
+    assert_int_equal(tarry_group_delete(queue, "t", "a"), TARRY_OK);
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_non_null(job);
+    push_in(queue, "a", "a2");
+    push_in(queue, "b", "b1");
+    answer.job = job;
+    answer.hold_ms = -1;
+    assert_int_equal(tarry_ack(queue, &answer, 1, &result), TARRY_BAD_OPTION);
+    assert_string_equal(result.detail, "hold_ms");
+    answer.hold_ms = 3600 * 1000;
+    assert_int_equal(tarry_ack(queue, &answer, 1, &result), TARRY_OK);
+    tarry_job_free(job);
+    job = rig_take_one(queue, 0);
+    assert_string_equal(tarry_job_id(job), "b1");
+    assert_null(rig_take_one(queue, 0));
+    struct tarry_group held = group_of(queue, "a");
+    assert_int_equal(held.held_by, TARRY_HELD_BY_CONSUMER);
+    assert_true(held.held_until_ms > tarry_now_ms(queue));
+    tarry_job_free(job);
+}
+
+BOTH(groups_are_listed_by_name_in_pages)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct tarry_group groups[GROUPS] = {{.size = sizeof groups[0]}};
+    size_t count = 2;
+    for (int i = 2; i >= 0; i--)
+        push_in(queue, names[i], names[i]);
+    push_in(queue, NULL, "none");
+    assert_int_equal(tarry_groups(queue, "t", NULL, groups, &count), TARRY_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(groups[0].name, "");
+    assert_string_equal(groups[1].name, "a");
+    assert_int_equal(groups[1].ready, 1);
+    assert_true(groups[1].oldest_ready_due_ms > 0);
+    count = GROUPS;
+    groups[0].size = sizeof groups[0];
+    assert_int_equal(tarry_groups(queue, "t", "a", groups, &count), TARRY_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(groups[0].name, "b");
+    assert_string_equal(groups[1].name, "c");
+    count = GROUPS;
+    assert_int_equal(tarry_groups(queue, "other", NULL, groups, &count), TARRY_NOT_FOUND);
+    assert_int_equal(count, 0);
+    count = 0;
+    assert_int_equal(tarry_groups(queue, "t", NULL, groups, &count), TARRY_BAD_OPTION);
+}
+
+BOTH(a_strict_group_keeps_its_order)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    settings.group_order = TARRY_STRICT;
+    set(queue, settings, TARRY_CREATED);
+    push_in(queue, "a", "1");
+    push_in(queue, "a", "2");
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_null(rig_take_one(queue, 0));
+    answer.job = job;
+    answer.flags = TARRY_HAS_DELAY;
+    answer.delay_ms = 3600 * 1000;
+    assert_int_equal(tarry_nack(queue, &answer, 1, NULL), TARRY_OK);
+    assert_null(rig_take_one(queue, 0));
+    assert_int_equal(group_of(queue, "a").held_by, TARRY_HELD_GROUP_ORDER);
+    settings.group_order = TARRY_FREE;
+    set(queue, settings, TARRY_NOT_EMPTY);
+    tarry_job_free(job);
+}
+
+BOTH(a_waiting_take_gets_the_job_that_a_rate_or_an_ack_releases)
+{
+    enum { LONG_MS = 20000 };
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    settings.limits = (struct tarry_limits){0, 20, TARRY_PER_SECOND, 1};
+    set(queue, settings, TARRY_CREATED);
+    push_in(queue, "a", "1");
+    push_in(queue, "a", "2");
+    tarry_job *job = rig_take_one(queue, 0);
+    int64_t began_ms = tarry_now_ms(queue);
+    assert_null(rig_take_one(queue, 0));
+    tarry_job *second = rig_take_one(queue, LONG_MS);
+    assert_string_equal(tarry_job_id(second), "2");
+    assert_true(tarry_now_ms(queue) - began_ms < LONG_MS);
+    tarry_job_free(job);
+    answer.job = second;
+    answer.hold_ms = 30;
+    assert_int_equal(tarry_ack(queue, &answer, 1, NULL), TARRY_OK);
+    tarry_job_free(second);
+    push_in(queue, "a", "3");
+    job = rig_take_one(queue, LONG_MS); /* after the hold */
+    assert_string_equal(tarry_job_id(job), "3");
+    tarry_job_free(job);
+}
+
+CLAIM(a_directory_with_several_shards_has_no_strict_groups)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    tarry *queue = open_in_directory(2);
+    settings.group_order = TARRY_STRICT;
+    set(queue, settings, TARRY_UNSUPPORTED);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+}
+
+CLAIMS_MAIN(make_root, remove_root)
