@@ -433,7 +433,7 @@ struct tarry_answer {
     size_t result_bytes;
     const char *result_type; /* content type of the result; NULL: no content type */
     const char *progress;    /* extend: up to 256 bytes of UTF-8; NULL: unchanged */
-    /* Ack, nack, return: no job of the group of the job is delivered for so long, up to 24 hours; without a group, none of its topic. */
+    /* Ack, nack, return: no job of the group of the job is delivered for so long, up to 24 hours; without a group, no job of its topic. */
     int64_t hold_ms;
 };
 #define TARRY_ANSWER_INIT                                                                          \

@@ -430,7 +430,7 @@ class Queue:
     def ack(self, job: Job | str, result: Any = None, *, content_type: str | None = None, hold: Duration = 0) -> None:
         """
         Done. A job, or its lease's text; `result`: bytes as they are, text as UTF-8, anything else as JSON. `hold`: no job of its group is
-        delivered for so long; without a group, none of its topic.
+        delivered for so long; without a group, no job of its topic.
         """
         if result is not None or hold:
             keep: builtins.list[Any] = []

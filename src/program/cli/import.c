@@ -448,8 +448,7 @@ static int send_settings(struct import *import, const char *topic, const struct 
     return retry_call(&import->retry, client, "PUT", settings);
 }
 
-/* Removes the settings that the store lacks by the answer of the server, and reports them: the one that the answer names, or all that are optional. Returns false
- * if there are none. */
+/* Removes the settings that the store lacks by the answer of the server, and reports them: the one that the answer names, or all that are optional. Returns false if the topic has no such setting. */
 static bool leave_out(const struct import *import, const char *topic, json_t *settings)
 {
     const char *problem = import->client.problem;
