@@ -123,7 +123,7 @@ int tarry_group_get(tarry *queue, const char *topic, const char *group, struct t
 
 /* Lists the groups of a queue in memory. */
 static int groups_in_memory(tarry *queue, const struct queue_groups_call *call,
-                       struct group_reply *answer)
+                            struct group_reply *answer)
 {
     struct groups_page page;
     struct queue_reply reply = {0};
