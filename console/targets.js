@@ -10,4 +10,7 @@ export const KIND_FIELDS = [
     { name: "tags", of: /^rocketmqs?:/ },
     { name: "keys", standard: "{id}", of: /^rocketmqs?:/ },
     { name: "subject", standard: "{topic}", of: /^natss?:/ },
+    { name: "region", of: /^awss?:/ },
+    { name: "message_group", standard: "{topic}", of: /^awss?:/ },
+    { name: "deduplication", of: /^awss?:/ },
 ];

@@ -85,8 +85,8 @@ struct target_report {
     int64_t retry_after_ms; /* FAILED, UNSENT: delay requested by the peer, or -1 */
     uint32_t code;          /* HTTP status, AMQP reply code, or 0 */
     char error[TARGET_ERROR_BYTES]; /* short, for users: "http 500", "timed out after 10s" */
-    /* DONE, if setting.takes_result: the body of the answer and its content type, valid during the
-     * report; or, if `loss` is not 0, the reason why they are missing. */
+    /* DONE, if setting.takes_result, or a call: the body of the answer and its content type, valid
+     * during the report; or, if `loss` is not 0, the reason why they are missing. */
     struct slice result, result_type;
     enum target_loss loss;
 };
@@ -99,7 +99,10 @@ struct target_message {
      * mode. Usually empty. */
     struct slice attributes;
     struct slice to; /* exact destination: the topic's `to`, or the job's own callback */
-    bool is_test;    /* a sample of `tarry deliver test`: explain more */
+    /* http: a call of another kind. Its headers are only `attributes` and the content type, and the
+     * report contains the body of any answer. `to` is not a template. */
+    bool is_call;
+    bool is_test; /* a sample of `tarry deliver test`: explain more */
     /* is_test: explanation for users, valid until the report; else NULL */
     struct buffer *explained;
 };

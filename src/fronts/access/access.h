@@ -31,8 +31,8 @@
 
 #include "access/limits.h"
 #include "access/rights.h"
-#include "access/signature.h"
 #include "base/metric.h"
+#include "net/signature.h"
 
 enum {
     ACCESS_ERROR_BYTES = 512,

@@ -12,7 +12,7 @@
 
 /* ---- the caller ----
  *
- * SDKs sign their calls with an access key (access/signature.h). If the server has no access keys,
+ * SDKs sign their calls with an access key (net/signature.h). If the server has no access keys,
  * it ignores signatures, and only the listener's settings may require a caller. Tokens and
  * certificates identify callers here as elsewhere. */
 

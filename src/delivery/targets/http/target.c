@@ -345,8 +345,10 @@ static void send_one(struct http_endpoint *endpoint, const struct target_message
     }
     if (!target_transfer_fill(transfer, message, endpoint->webhook,
                               slice_of(endpoint->place.origin), path, now) ||
-        (message->setting->takes_result &&
-         !target_transfer_keep_result(transfer, endpoint->env->result_bytes_max))) {
+        ((message->setting->takes_result || message->is_call) &&
+         !target_transfer_keep_result(transfer, message->is_call
+                                                    ? (size_t)TARGET_ANSWER_BODY_BYTES_MAX
+                                                    : endpoint->env->result_bytes_max))) {
         transfer_report_later(endpoint, transfer);
         return;
     }

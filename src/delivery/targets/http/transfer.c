@@ -256,7 +256,7 @@ static void report_result(struct target_transfer *transfer, CURLcode code)
 {
     struct target_result *result = transfer->result;
     struct target_report *report = &transfer->report;
-    if (!result || report->outcome != TARGET_DONE)
+    if (!result || (report->outcome != TARGET_DONE && !(transfer->is_call && report->code)))
         return;
     if (code != CURLE_OK && !result->loss)
         result_lose(result, TARGET_LOSS_INCOMPLETE);
@@ -512,28 +512,35 @@ static void add_meta(struct target_transfer *transfer, struct slice meta)
     }
 }
 
-/* Adds further headers, each by its own name. */
+/* Adds further headers, each by its own name. A signature is not shown. */
 static void add_attributes(struct target_transfer *transfer, struct slice attributes)
 {
     struct slice name, value;
-    for (size_t at = 0; job_meta_next(attributes, &at, &name, &value);)
+    for (size_t at = 0; job_meta_next(attributes, &at, &name, &value);) {
         add_line(transfer, name.at, value); /* a NUL ends the name */
+        if (slice_is(name, "authorization"))
+            transfer->secret = transfer->header_count;
+    }
+}
+
+static void add_type(struct target_transfer *transfer, const struct job *job)
+{
+    static const char plain[] = "application/octet-stream";
+    add_line(transfer, "Content-Type", job->content_type.len ? job->content_type : slice_of(plain));
+    if (job->body.len >= EXPECT_BYTES) { /* libcurl would wait for permission to send */
+        buffer_append_byte(begin_line(transfer, "Expect"), ':');
+        end_line(transfer);
+    }
 }
 
 static void add_lines(struct target_transfer *transfer, const struct job *job)
 {
-    static const char plain[] = "application/octet-stream";
-    add_line(transfer, "Content-Type", job->content_type.len ? job->content_type : slice_of(plain));
     add_line(transfer, "Tarry-Topic", job->topic);
     add_line(transfer, "Tarry-Id", job->id);
     buffer_append_u64(begin_line(transfer, "Tarry-Attempt: "), job->attempt);
     end_line(transfer);
     timestamp_emit(begin_line(transfer, "Tarry-Due-At: "), job->due_ms);
     end_line(transfer);
-    if (job->body.len >= EXPECT_BYTES) { /* libcurl would wait for permission to send */
-        buffer_append_byte(begin_line(transfer, "Expect"), ':');
-        end_line(transfer);
-    }
     add_trace(transfer, job->meta);
     add_meta(transfer, job->meta);
 }
@@ -576,6 +583,11 @@ static bool write_url(struct target_transfer *transfer, const struct target_mess
 {
     struct buffer *text = &transfer->text;
     buffer_append_slice(text, origin);
+    if (message->is_call) {
+        buffer_append_slice(text, path);
+        buffer_append_byte(text, '\0');
+        return true;
+    }
     if (path.len == 0 || path.at[0] != '/')
         buffer_append_byte(text, '/');
     if (!template_fill(path, message->job, TEMPLATE_URL, PATH_BYTES_MAX, text))
@@ -640,10 +652,14 @@ static bool write_request(struct target_transfer *transfer, const struct target_
     transfer->header_count = transfer->secret = 0;
     if (!write_url(transfer, message, origin, path))
         return false;
-    add_authorization(transfer, origin);
-    add_lines(transfer, job);
+    add_type(transfer, job);
+    if (!message->is_call) {
+        add_authorization(transfer, origin);
+        add_lines(transfer, job);
+    }
     add_attributes(transfer, message->attributes);
-    if (!add_headers(transfer, message) || !add_signature(transfer, message, webhook))
+    if (!message->is_call &&
+        (!add_headers(transfer, message) || !add_signature(transfer, message, webhook)))
         return false;
     transfer->body_at = text->len;
     transfer->body_bytes = job->body.len;
@@ -683,6 +699,7 @@ bool target_transfer_fill(struct target_transfer *transfer, const struct target_
     const struct target_setting *setting = message->setting;
     int64_t connect_ms = setting->timeout_ms < CONNECT_MS ? setting->timeout_ms : CONNECT_MS;
     transfer->tag = message->tag;
+    transfer->is_call = message->is_call;
     transfer->explained = message->explained;
     transfer->started_ms = now_ms;
     transfer->timeout_ms = setting->timeout_ms;

@@ -58,6 +58,7 @@ struct target_transfer {
     struct target_answer answer;
     struct target_result *result; /* NULL if the body of the answer is not needed */
     struct target_mark mark;      /* has_begun: the connection of the last request */
+    bool is_call;                 /* as in its message */
     bool offers_http2;            /* if TLS negotiates it */
     bool is_refused;              /* the peer did not process the request, and it was sent again */
     bool has_begun;               /* there was a connection: the peer may have received something */

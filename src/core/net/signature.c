@@ -1,4 +1,4 @@
-#include "access/signature.h"
+#include "net/signature.h"
 
 #include "base/hex.h"
 #include "base/text.h"

@@ -8,8 +8,8 @@
  * The path is signed as it was sent, encoded once more, without normalization. Presigned URLs,
  * chunked signatures of the body and Signature Version 4A are not supported.
  */
-#ifndef TARRY_ACCESS_SIGNATURE_H
-#define TARRY_ACCESS_SIGNATURE_H
+#ifndef TARRY_NET_SIGNATURE_H
+#define TARRY_NET_SIGNATURE_H
 
 #include "base/buffer.h"
 
