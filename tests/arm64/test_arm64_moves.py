@@ -59,8 +59,8 @@ def check(server):
         for number in (0, 1, JOBS // 2, JOBS - 1):
             assert client.get("far", str(number))["body"] == f"{number} {BODY}"
         assert client.call("GET", "/v1/topics/far/jobs/7").status == 404
-        assert client.good("GET", "/v1/topics/far")["delayed"] == JOBS - 1
-        near = client.take("near", max=10)
+        assert client.topic("far")["counts"]["delayed"] == JOBS - 1
+        near = client.take("near", max=10, wait="10s")
         assert sorted(job["id"] for job in near) == ["n1", "n2"]
         for job in near:
             client.answer("return", job["lease"])
