@@ -145,7 +145,8 @@ static const char *const mariadb_world[] = {
     "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
     "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification;"
     "DELETE FROM tarry.kept; DELETE FROM tarry.awaited; DELETE FROM tarry.grp;"
-    "DELETE FROM tarry.grp_note; DELETE FROM tarry.job_grp"};
+    "DELETE FROM tarry.grp_note; DELETE FROM tarry.job_grp;"
+    "DELETE FROM tarry.job_tried"};
 
 static struct database databases[] = {
     {
@@ -349,6 +350,7 @@ const struct driver driver_postgres = {
 const struct driver driver_mariadb = {
     .name = "mariadb",
     .groups = true,
+    .strict_groups = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
@@ -366,6 +368,7 @@ const struct driver driver_mariadb = {
 const struct driver driver_mysql = {
     .name = "mysql",
     .groups = true,
+    .strict_groups = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */

@@ -319,7 +319,7 @@ def test_an_import_leaves_out_a_setting_that_the_store_lacks(server):
 
 def has_strict_order(client):
     info = client.good("GET", "/v1/info")
-    return info["shards"] == 1 and info["store"] != "mysql"
+    return info["shards"] == 1
 
 
 def test_strict_order_needs_one_shard(server):

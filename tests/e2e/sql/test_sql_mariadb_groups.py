@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from server import eventually
 from sql_serving import tarry, transaction
-from test_sql_groups import GROUPS, JOBS, LIMITS, kill_while_consuming
+from test_sql_groups import GROUPS, JOBS, LIMITS, keep_order_while_killed, kill_while_consuming
 from test_sql_mariadb import DatabaseServer
 
 
@@ -27,7 +27,7 @@ def push_in_group(cursor, topic, ident, group):
 
 
 def findings(mariadb, *flags):
-    return [line for line in tarry("fsck", "--store", mariadb.url, *flags).stdout.splitlines() if "leases of" in line or "groups" in line]
+    return [line for line in tarry("fsck", "--store", mariadb.url, *flags).stdout.splitlines() if "leases of" in line or "groups" in line or "tried" in line]
 
 
 def test_no_limit_of_a_group_is_exceeded_while_servers_are_killed(mariadb, start_server):
@@ -42,6 +42,55 @@ def test_no_limit_of_a_group_is_exceeded_while_servers_are_killed(mariadb, start
         client.good("PUT", f"/v1/topics/limited/groups/g{g}?limit={LIMITS[g % 3]}")
     assert kill_while_consuming(servers, lambda: mariadb.do("SELECT COUNT(*) FROM tarry.job") == 0) == {}
     assert findings(mariadb) == []
+
+
+def test_strict_groups_keep_their_order_while_servers_are_killed(mariadb, start_server):
+    servers = [start_server("--store", mariadb.url) for _ in range(3)]
+    servers[0].client().good("PUT", "/v1/topics/ledger?group_order=strict&backoff=fixed:100ms&max_attempts=1000")
+    with transaction(mariadb, commit=True) as cursor:
+        for n in range(1, JOBS + 1):
+            for g in range(60):
+                push_in_group(cursor, "ledger", f"g{g}-{n}", f"g{g}")
+    checker = keep_order_while_killed(servers, lambda: mariadb.do("SELECT COUNT(*) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'ledger'") == 0)
+    assert (max(checker.most.values()), checker.too_early) == (1, [])
+    assert checker.retries > 20 and len(checker.acked) == 60 * JOBS
+    assert findings(mariadb) == [] and mariadb.do("SELECT COUNT(*) FROM tarry.job_tried") == 0
+
+
+def test_changes_by_sql_release_strict_groups(mariadb, start_server):
+    """A retry that waits for an hour holds its group until a user cancels or replaces it, or makes it due."""
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/freed?group_order=strict")
+    calls = {"cancel": "CALL tarry.cancel('freed', '{0}1', @result)", "run": "CALL tarry.run('freed', '{0}1', @result)",
+             "replace": "CALL tarry.push_in_group('freed', '{0}1', 3600000, NULL, '', NULL, NULL, NULL, '{0}', @result)"}
+    for name, call in calls.items():
+        for number in ("1", "2"):
+            client.good("PUT", f"/v1/topics/freed/jobs/{name}{number}?group={name}")
+        [job] = take_all(client, "freed", 1)
+        client.nack(job["lease"], delay="1h")
+        assert client.take("freed", wait="100ms") == []
+        with transaction(mariadb, commit=True) as cursor:
+            cursor.execute(call.format(name))
+        [job] = take_all(client, "freed", 1)
+        assert job["id"] == name + ("1" if name == "run" else "2")
+        client.ack(job["lease"])
+        if name == "run":
+            client.ack(take_all(client, "freed", 1)[0]["lease"])
+
+
+def test_fsck_corrects_the_entries_of_tried_jobs(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/marked?group_order=strict")
+    for number in ("1", "2"):
+        client.good("PUT", f"/v1/topics/marked/jobs/{number}?group=one")
+    [job] = take_all(client, "marked", 1)
+    client.nack(job["lease"], delay="1h")
+    mariadb.do("DELETE FROM tarry.job_tried WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'marked')")
+    mariadb.do("INSERT INTO tarry.job_tried SELECT topic, 2, 100, 1, 1 FROM tarry.topic WHERE name = 'marked'")
+    found = "\n".join(findings(mariadb, "--repair"))
+    assert "topic 'marked': jobs are not listed as tried" in found and "entries of tried jobs without a job" in found
+    assert findings(mariadb) == []
+    assert client.take("marked", wait="100ms") == []
 
 
 def test_a_group_is_pushed_in_a_transaction(mariadb, start_server):

@@ -405,10 +405,19 @@ static void append_flow(struct buffer *out, const struct topic_flow *flow)
     buffer_append_format(
         out,
         ",lim=%u,rate_count=%u,rate_unit=%d,burst=%u,group_lim=%u,group_rate_count=%u,"
-        "group_rate_unit=%d,group_burst=%u,group_max_jobs=%llu",
+        "group_rate_unit=%d,group_burst=%u,group_max_jobs=%llu,group_order=%d",
         flow->topic.limit, flow->topic.rate.count, (int)flow->topic.rate.unit, flow->topic.burst,
         flow->group.limit, flow->group.rate.count, (int)flow->group.rate.unit, flow->group.burst,
-        (unsigned long long)flow->group_max_jobs);
+        (unsigned long long)flow->group_max_jobs, (int)flow->group_order);
+}
+
+static bool read_order(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)link;
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    if (row && mysql_number(row[0]))
+        step->call->status = QUEUE_NOT_EMPTY;
+    return true;
 }
 
 static void append_put(struct mysql_link *link, struct sql_call *call, struct mysql_topic *topic)
@@ -443,12 +452,21 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
     if (has_flow)
         append_flow(out, &settings->flow);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
+    bool has_order = settings->flow.group_order != topic->settings.flow.group_order;
+    if (has_order) { /* changes nothing while a job waits or is leased */
+        buffer_append_format(
+            out, " AND NOT EXISTS(SELECT 1 FROM tarry.job j WHERE j.topic=%u AND j.level<%d)",
+            topic->number, MYSQL_LEVEL_DEAD);
+        buffer_append_format(statement_of(link, call, read_order),
+                             "SELECT group_order<>%d FROM tarry.topic WHERE topic=%u",
+                             (int)settings->flow.group_order, topic->number);
+    }
     if (has_flow)
         buffer_append_format(mysql_statement(link, NULL), "CALL tarry.server_flow_set(%u)",
                              topic->number);
     link->history.wants_days =
         link->history.wants_days || settings->history_ms > topic->settings.history_ms;
-    if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
+    if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms || has_order)
         return;
     out = mysql_statement(link, NULL);
     if (settings->policy.ttl_ms)

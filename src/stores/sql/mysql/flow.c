@@ -49,6 +49,11 @@ static bool has_groups(const struct mysql_topic *topic)
     return topic && topic->flow & MYSQL_FLOW_GROUPS;
 }
 
+static bool is_strict(const struct mysql_topic *topic)
+{
+    return topic && topic->flow & MYSQL_FLOW_STRICT;
+}
+
 /* ---- names ---- */
 
 static bool needs_name(const struct mysql_topic *topic, struct slice group)
@@ -375,8 +380,52 @@ static void append_new_entries(struct mysql_link *link, const struct mysql_topic
     }
 }
 
+/* ---- tried jobs of strict groups ---- */
+
+/* Returns whether the stored row has an entry in tarry.job_tried. */
+static bool was_tried(const struct mysql_row *row)
+{
+    return is_strict(row->topic) && had_entry(row) &&
+           row->stored_attempt >= (row->was_leased ? 2 : 1);
+}
+
+static bool is_tried(const struct mysql_row *row)
+{
+    return is_strict(row->topic) && has_entry(row) &&
+           row->attempt >= (row->state == JOB_LEASED ? 2 : 1);
+}
+
+static void append_tried(struct mysql_link *link, const struct mysql_row *row)
+{
+    bool was = was_tried(row), is = is_tried(row), moves = was && is && entry_moves(row);
+    if (was && (!is || moves))
+        buffer_append_format(
+            mysql_statement(link, NULL),
+            "DELETE FROM tarry.job_tried WHERE topic=%u AND grp=%lld AND level=%u AND due=%lld AND "
+            "seq=%llu",
+            row->topic->number, (long long)group_number(row->stored_group), row->stored_at.level,
+            (long long)row->stored_at.due_ms, (unsigned long long)row->stored_at.sequence);
+    if (is && (!was || moves)) {
+        struct buffer *out = mysql_statement(link, NULL);
+        buffer_append_format(out, "INSERT IGNORE INTO tarry.job_tried VALUES (%u,",
+                             row->topic->number);
+        append_entry(out, row->group, row->level, row->due_ms, row->sequence);
+    }
+}
+
+/* Notes that a tried job does not hold its strict group any longer: others may be due before it. */
+static void note_let_go(struct mysql_link *link, const struct mysql_topic *topic, int64_t group)
+{
+    struct mysql_note note = {
+        .topic = topic->number, .group = group_number(group), .waits = true, .due_ms = 0};
+    note_add(link, &note);
+    notify_freed(link, topic);
+}
+
 static void note_row(struct mysql_link *link, const struct mysql_row *row)
 {
+    if (was_tried(row) && !row->was_leased && !(is_tried(row) && row->state == JOB_DELAYED))
+        note_let_go(link, row->topic, row->stored_group);
     bool is_leased = row->exists && !row->fresh && row->state == JOB_LEASED;
     if (row->stored && row->was_leased && row->slot && !is_leased)
         note_freed(link, row);
@@ -395,8 +444,10 @@ void mysql_append_flow_rows(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
-        if (row->topic && row->topic->number)
+        if (row->topic && row->topic->number) {
             note_row(link, row);
+            append_tried(link, row);
+        }
     }
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
@@ -635,12 +686,14 @@ static bool is_group_paused(const struct mysql_link *link, const struct mysql_gr
 static int64_t room_of(const struct mysql_link *link, const struct mysql_group *group)
 {
     struct flow_limits limits = limits_of(group);
-    if (group->held_ms > link->now_ms || is_group_paused(link, group))
+    bool is_ordered = is_strict(group->topic) && group->number != MYSQL_GROUP_TOPIC;
+    if (group->held_ms > link->now_ms || is_group_paused(link, group) ||
+        (is_ordered && group->in_flight > 0))
         return 0;
     int64_t tokens = tokens_of(&limits, group->full_us, link->now_ms * 1000);
     int64_t room = limits.limit ? (int64_t)limits.limit - group->in_flight : ROOM_MAX;
     room = room < tokens ? room : tokens;
-    return room > 0 ? room : 0;
+    return room > 1 && is_ordered ? 1 : room > 0 ? room : 0;
 }
 
 /* Returns before what time a group cannot be served; INT64_MAX: not before something changes. */
@@ -649,6 +702,8 @@ static int64_t gate_of(const struct mysql_link *link, const struct mysql_group *
     struct flow_limits limits = limits_of(group);
     int64_t gate_ms = group->held_ms > link->now_ms ? group->held_ms : 0;
     if (limits.limit && group->in_flight >= (int64_t)limits.limit)
+        return INT64_MAX;
+    if (is_strict(group->topic) && group->number != MYSQL_GROUP_TOPIC && group->in_flight > 0)
         return INT64_MAX;
     if (is_group_paused(link, group)) {
         if (!group->settings.paused_until_ms)
@@ -709,7 +764,7 @@ static size_t places_of(const struct mysql_link *link, const struct mysql_topic 
 
 static bool read_found(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    enum { GROUP, LEVEL, DUE, SEQUENCE };
+    enum { GROUP, LEVEL, DUE, SEQUENCE, IS_TRIED };
     MYSQL_ROW row;
     struct mysql_group *group = NULL;
     while ((row = libmariadb.mysql_fetch_row(result))) {
@@ -720,10 +775,24 @@ static bool read_found(struct mysql_link *link, const struct mysql_step *step, M
                                               .level = (uint32_t)mysql_number(row[LEVEL]),
                                               .due_ms = mysql_number(row[DUE]),
                                               .sequence = (uint64_t)mysql_number(row[SEQUENCE])}};
-        if (group && !mysql_found_list_add(&group->found, found))
+        if (group && mysql_number(row[IS_TRIED])) {
+            group->has_tried = true;
+            group->tried = found.place;
+        } else if (group && !mysql_found_list_add(&group->found, found)) {
             return false;
+        }
     }
     return true;
+}
+
+/* Lets a tried job take the place of all others of its group: it comes first, or holds them until it is due. */
+static bool prefer_tried(const struct mysql_link *link, struct mysql_group *group)
+{
+    if (!group->has_tried)
+        return true;
+    group->found.count = 0;
+    return group->tried.due_ms > link->now_ms ||
+           mysql_found_list_add(&group->found, (struct mysql_found){group->tried});
 }
 
 static void append_levels(struct buffer *out, const struct mysql_topic *topic)
@@ -743,7 +812,7 @@ static void append_search(struct mysql_link *link, struct buffer *out,
                           const struct mysql_group *group)
 {
     buffer_append_format(out,
-                         "(SELECT g.grp,g.level,g.due,g.seq FROM tarry.job_grp g FORCE INDEX "
+                         "(SELECT g.grp,g.level,g.due,g.seq,0 FROM tarry.job_grp g FORCE INDEX "
                          "(PRIMARY) STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON "
                          "j.topic=g.topic AND j.level=g.level AND j.due=g.due AND j.seq=g.seq "
                          "WHERE g.topic=%u AND g.grp=%lld AND g.level IN (",
@@ -756,6 +825,16 @@ static void append_search(struct mysql_link *link, struct buffer *out,
                          has_one_level(group->topic) ? (long long)INT64_MAX
                                                      : (long long)link->now_ms,
                          (long long)link->now_ms, group->wanted);
+    if (is_strict(group->topic))
+        buffer_append_format(
+            out,
+            " UNION ALL (SELECT x.grp,x.level,x.due,x.seq,1 FROM tarry.job_tried x FORCE INDEX "
+            "(PRIMARY) STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic=x.topic AND "
+            "j.level=x.level AND j.due=x.due AND j.seq=x.seq WHERE x.topic=%u AND x.grp=%lld AND "
+            "j.state=1 AND (j.expire IS NULL OR j.expire>%lld) ORDER BY GREATEST(x.due,%lld),x.seq "
+            "LIMIT 1)",
+            group->topic->number, (long long)group->number, (long long)link->now_ms,
+            (long long)link->now_ms);
 }
 
 /* Returns whether `a` is served before `b`; both have a job. */
@@ -808,9 +887,13 @@ static bool choose(struct mysql_link *link, struct mysql_topic *topic, size_t pl
 {
     size_t first = link->flow.choices.count;
     bool is_done = true;
-    for (size_t i = 0; i < link->flow.groups.count; i++)
-        link->flow.groups.at[i]->chosen =
-            link->flow.groups.at[i]->topic == topic ? 0 : link->flow.groups.at[i]->chosen;
+    for (size_t i = 0; i < link->flow.groups.count; i++) {
+        struct mysql_group *group = link->flow.groups.at[i];
+        if (group->topic != topic)
+            continue;
+        group->chosen = 0;
+        must(link, prefer_tried(link, group));
+    }
     while (is_done && link->flow.choices.count - first < places) {
         struct mysql_group *best = NULL;
         for (size_t i = 0; i < link->flow.groups.count; i++) {
@@ -925,6 +1008,8 @@ void mysql_flow_lease(struct mysql_link *link, const struct mysql_taken *taken)
             note.group = group_number(taken->group);
             note_add(link, &note);
         }
+        if (is_strict(topic) && taken->job.job.attempt > 1)
+            note_let_go(link, topic, taken->group);
         if (topic->flow & MYSQL_FLOW_LIMIT) {
             note.group = MYSQL_GROUP_TOPIC;
             note_add(link, &note);
@@ -975,6 +1060,10 @@ static struct next next_of(const struct mysql_group *group)
 {
     if (!group->wanted)
         return (struct next){true, group->next_due_ms, group->next_sequence};
+    if (group->has_tried && group->given) /* the jobs behind it were not searched */
+        return (struct next){true, 0, 0};
+    if (group->has_tried)
+        return (struct next){true, group->tried.due_ms, group->tried.sequence};
     if (!has_one_level(group->topic) || group->given != group->chosen)
         return (struct next){0};
     if (group->given < group->found.count) {
@@ -1164,6 +1253,6 @@ int64_t mysql_flow_next_ms(const struct mysql_topic *topic, int64_t first_ms)
 
 bool mysql_flow_is_limited(const struct mysql_topic *topic)
 {
-    return topic->flow & (MYSQL_FLOW_LIMIT | MYSQL_FLOW_OWN) ||
+    return topic->flow & (MYSQL_FLOW_LIMIT | MYSQL_FLOW_OWN | MYSQL_FLOW_STRICT) ||
            topic->settings.flow.group.limit > 0;
 }

@@ -21,7 +21,8 @@ enum mysql_flow_flag { /* Bits of topic.flow. The first two are those of job.slo
                        MYSQL_FLOW_LIMIT = 2,  /* its leases are counted, because it has a limit */
                        MYSQL_FLOW_RATE = 4,   /* it has a rate or a hold */
                        MYSQL_FLOW_OWN = 8,    /* groups have limits of their own */
-                       MYSQL_FLOW_JOBS = 16   /* groups have a limit of jobs */
+                       MYSQL_FLOW_JOBS = 16,  /* groups have a limit of jobs */
+                       MYSQL_FLOW_STRICT = 32 /* its order is strict */
 };
 
 enum { MYSQL_GROUP_TOPIC = 1, MYSQL_GROUP_EMPTY = 2 }; /* numbers that each topic has */
@@ -63,6 +64,8 @@ struct mysql_group { /* A group, or a topic, of a take. */
     int64_t room;
     size_t wanted; /* jobs to search; 0: not searched */
     struct mysql_found_list found;
+    bool has_tried; /* a job of the strict group waits after an attempt: */
+    struct mysql_place tried;
     size_t chosen, given;
 };
 VECTOR_DECLARE(mysql_group_list, struct mysql_group *)

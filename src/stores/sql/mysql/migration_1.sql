@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   backoff_steps VARBINARY(176), -- of a list (kind 4): milliseconds, with commas
   extension MEDIUMBLOB,
   -- 0: takes do not read tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold,
-  -- 8 groups have limits of their own, 16 groups have a limit of jobs
+  -- 8 groups have limits of their own, 16 groups have a limit of jobs, 32 its order is strict
   flow INT NOT NULL DEFAULT 0,
   flow_begun BIGINT NOT NULL DEFAULT 0, flow_fill BIGINT, -- when its jobs became those of groups, and when the upkeep repeats that for late transactions
   lim BIGINT NOT NULL DEFAULT 0, rate_count BIGINT NOT NULL DEFAULT 0, rate_unit INT NOT NULL DEFAULT 0, burst BIGINT NOT NULL DEFAULT 0,
@@ -126,6 +126,10 @@ CREATE TABLE IF NOT EXISTS tarry.grp_note (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, topic INT NOT NULL, grp BIGINT NOT NULL, freed BIGINT NOT NULL DEFAULT 0, due BIGINT, held BIGINT,
   seq BIGINT NOT NULL DEFAULT 0,
   KEY grp_note_topic (topic, grp)
+) ENGINE=InnoDB;
+-- The places of the jobs of topics with strict order that wait after an attempt, or are leased after an earlier one. A take does not change them.
+CREATE TABLE IF NOT EXISTS tarry.job_tried (
+  topic INT NOT NULL, grp BIGINT NOT NULL, level INT NOT NULL, due BIGINT NOT NULL, seq BIGINT NOT NULL, PRIMARY KEY (topic, grp, level, due, seq)
 ) ENGINE=InnoDB;
 -- The places of the jobs of topics with groups that are not dead, by group. Topics without groups have no rows here.
 CREATE TABLE IF NOT EXISTS tarry.job_grp (
@@ -270,6 +274,9 @@ BEGIN
     FROM tarry.grp k LEFT JOIN tarry.grp_note n ON n.topic = k.topic AND n.grp = k.grp WHERE k.topic = p_topic AND k.grp = p_grp GROUP BY k.topic, k.grp;
   IF v_paused AND (v_paused_until = 0 OR v_paused_until > p_now) THEN RETURN CONCAT('5 ', v_paused_until); END IF;
   IF v_held > p_now THEN RETURN CONCAT('7 ', v_held); END IF;
+  IF v_flow & 32 > 0 AND (v_in_flight > 0 OR (SELECT MIN(j.due) FROM tarry.job_tried x FORCE INDEX (PRIMARY) STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+      ON j.topic = x.topic AND j.level = x.level AND j.due = x.due AND j.seq = x.seq
+      WHERE x.topic = p_topic AND x.grp = p_grp AND j.state = 1 AND (j.expire IS NULL OR j.expire > p_now)) > p_now) THEN RETURN '6 0'; END IF;
   IF COALESCE(NULLIF(v_lim, 0), NULLIF(v_group_lim, 0), 9223372036854775807) <= v_in_flight THEN RETURN '3 0'; END IF;
   SET v_ahead = tarry.server_ahead(v_group_interval, v_burst);
   IF v_group_interval > 0 AND v_full - v_ahead > p_now * 1000 THEN RETURN CONCAT('4 ', (v_full - v_ahead + 999) DIV 1000); END IF;
@@ -370,20 +377,22 @@ CREATE PROCEDURE tarry.server_flow_set(IN p_topic INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
-  DECLARE v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs, v_leases BIGINT DEFAULT 0;
+  DECLARE v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs, v_order, v_leases BIGINT DEFAULT 0;
   DECLARE v_level INT;
   DECLARE v_over TINYINT DEFAULT 0;
   DECLARE v_levels CURSOR FOR SELECT level FROM tarry.level WHERE topic = p_topic;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
-  SELECT flow, lim, group_lim, rate_count, group_rate_count, group_max_jobs INTO v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs
+  SELECT flow, lim, group_lim, rate_count, group_rate_count, group_max_jobs, group_order
+    INTO v_flow, v_lim, v_group_lim, v_rate, v_group_rate, v_group_jobs, v_order
     FROM tarry.topic WHERE topic = p_topic;
-  IF v_group_lim > 0 OR v_group_rate > 0 OR v_group_jobs > 0 THEN
+  IF v_group_lim > 0 OR v_group_rate > 0 OR v_group_jobs > 0 OR v_order > 0 THEN
     CALL tarry.server_groups_begin(p_topic, 1);
   END IF;
   IF v_lim > 0 OR v_rate > 0 THEN
     INSERT IGNORE INTO tarry.grp (topic, grp, name) VALUES (p_topic, 1, '* ');
   END IF;
-  UPDATE tarry.topic SET flow = (flow & 29) | IF(lim > 0, 2, 0) | IF(rate_count > 0, 4, 0) | IF(group_max_jobs > 0, 16, 0) WHERE topic = p_topic;
+  UPDATE tarry.topic SET flow = (flow & 29) | IF(lim > 0, 2, 0) | IF(rate_count > 0, 4, 0) | IF(group_max_jobs > 0, 16, 0) | IF(group_order > 0, 32, 0)
+    WHERE topic = p_topic;
   UPDATE tarry.grp SET open_at = next_due WHERE topic = p_topic AND grp > 1 AND open_at <> next_due;
   CALL tarry.server_fit(p_topic, NULL);
   IF v_lim > 0 THEN
@@ -840,6 +849,7 @@ BEGIN
       DELETE FROM tarry.server_fold;
       DELETE FROM tarry.level WHERE topic = v_topic;
       DELETE FROM tarry.job_grp WHERE topic = v_topic LIMIT 10000;
+      DELETE FROM tarry.job_tried WHERE topic = v_topic LIMIT 10000;
       DELETE FROM tarry.grp_note WHERE topic = v_topic;
       DELETE FROM tarry.grp WHERE topic = v_topic;
       DELETE FROM tarry.topic WHERE topic = v_topic AND paused_until < v_now - 86400000;
@@ -964,13 +974,25 @@ BEGIN
 END//
 
 -- Moves the entry of a job in its group from the place before (p_was_seq NULL: it had no place) to the new one (p_seq NULL: it has no place), and notes that the job waits.
+-- A job that was tried holds its strict group until another job has its place.
 DROP PROCEDURE IF EXISTS tarry.move_job//
 CREATE PROCEDURE tarry.move_job(IN p_topic INT, IN p_was_grp BIGINT, IN p_was_level INT, IN p_was_due BIGINT, IN p_was_seq BIGINT,
   IN p_grp BIGINT, IN p_level INT, IN p_due BIGINT, IN p_seq BIGINT)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
+  DECLARE v_tried BIGINT;
   IF p_was_seq IS NOT NULL THEN
     DELETE FROM tarry.job_grp WHERE topic = p_topic AND grp = COALESCE(p_was_grp, 2) AND level = p_was_level AND due = p_was_due AND seq = p_was_seq;
+    IF EXISTS (SELECT 1 FROM tarry.topic WHERE topic = p_topic AND flow & 32 > 0) THEN
+      DELETE FROM tarry.job_tried WHERE topic = p_topic AND grp = COALESCE(p_was_grp, 2) AND level = p_was_level AND due = p_was_due AND seq = p_was_seq;
+      SET v_tried = ROW_COUNT();
+      IF v_tried > 0 AND p_seq = p_was_seq THEN
+        INSERT IGNORE INTO tarry.job_tried VALUES (p_topic, COALESCE(p_grp, 2), p_level, p_due, p_seq);
+      ELSEIF v_tried > 0 THEN
+        INSERT INTO tarry.grp_note (topic, grp, due) VALUES (p_topic, COALESCE(p_was_grp, 2), 0);
+        INSERT INTO tarry.notification (at, server, what, name, due) SELECT tarry.now_ms(), 0, 'l', name, 0 FROM tarry.topic WHERE topic = p_topic;
+      END IF;
+    END IF;
   END IF;
   IF p_seq IS NOT NULL THEN
     INSERT IGNORE INTO tarry.job_grp VALUES (p_topic, COALESCE(p_grp, 2), p_level, p_due, p_seq);

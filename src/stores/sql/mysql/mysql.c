@@ -160,6 +160,7 @@ const struct sql_dialect sql_mysql = {
                         "innodb_doublewrite to on",
     .keeps_finished = true,
     .groups = true,
+    .strict_groups = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,

@@ -111,6 +111,24 @@ static const char *const checks[] = {
     "BY "
     "t.topic, t.name ORDER BY t.name",
 
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': jobs are not listed as tried, so the order of their "
+    "groups is wrong'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.job_tried SELECT topic, "
+    "COALESCE(grp, 2), level, due, seq FROM tarry.job WHERE attempt >= IF(state = 3, 2, 1) AND "
+    "state <> 4 AND topic = ', t.topic) FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic "
+    "AND t.name IS NOT NULL AND t.flow & 32 WHERE j.state <> 4 AND j.attempt >= IF(j.state = 3, 2, "
+    "1) AND NOT EXISTS (SELECT 1 FROM tarry.job_tried x WHERE x.topic = j.topic AND x.grp = "
+    "COALESCE(j.grp, 2) AND x.level = j.level AND x.due = j.due AND x.seq = j.seq) GROUP BY "
+    "t.topic, t.name ORDER BY t.name",
+
+    "SELECT 'entries of tried jobs without a job', COUNT(*), CONCAT('DELETE FROM tarry.job_tried "
+    "WHERE NOT EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = tarry.job_tried.topic AND "
+    "j.level = tarry.job_tried.level AND j.due = tarry.job_tried.due AND j.seq = "
+    "tarry.job_tried.seq AND j.attempt >= IF(j.state = 3, 2, 1)); UPDATE tarry.grp SET next_due = "
+    "0, open_at = 0 WHERE grp > 1') FROM tarry.job_tried x JOIN tarry.topic t ON t.topic = x.topic "
+    "AND t.name IS NOT NULL WHERE NOT EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = x.topic "
+    "AND j.level = x.level AND j.due = x.due AND j.seq = x.seq AND j.attempt >= IF(j.state = 3, 2, "
+    "1)) HAVING COUNT(*) > 0",
+
     "SELECT 'entries of groups without a job', COUNT(*), 'DELETE FROM tarry.job_grp WHERE NOT "
     "EXISTS "
     "(SELECT 1 FROM tarry.job j WHERE j.topic = tarry.job_grp.topic AND j.level = "

@@ -255,7 +255,7 @@ static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long
     link->is_awaited = link->is_awaited || mysql_number(row[AWAITED]) != 0;
     if (!out || out->is_whole)
         return out != NULL;
-    out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
+    out->stored_attempt = out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
     out->lease_until_ms = mysql_number(row[UNTIL]);
     out->taken_ms = mysql_number(row[TAKEN]);
     out->delivery = (uint64_t)mysql_number(row[DELIVERY]);
@@ -277,7 +277,7 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
     out->is_whole = true;
     out->has_keep = row[ROW_KEEP] != NULL;
     out->keep_ms = mysql_number(row[ROW_KEEP]);
-    out->attempt = (uint32_t)mysql_number(row[ROW_ATTEMPT]);
+    out->stored_attempt = out->attempt = (uint32_t)mysql_number(row[ROW_ATTEMPT]);
     out->priority = (int32_t)mysql_number(row[ROW_PRIORITY]);
     out->first_due_ms = mysql_number(row[ROW_FIRST_DUE]);
     out->lease_until_ms = mysql_number(row[ROW_UNTIL]);

@@ -601,6 +601,15 @@ END $$;
 -- 1 if the end of a lease may make a job of the topic ready for delivery, else 0.
 CREATE FUNCTION tarry._is_limited(t tarry.topic) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN t.flow & 42 > 0 OR t.group_lim > 0 THEN 1 ELSE 0 END $$;
 
+-- Returns how many jobs of a group may be leased at a time.
+CREATE FUNCTION tarry._group_most(t tarry.topic, g tarry.grp) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN t.flow & 32 > 0 THEN 1 ELSE coalesce(nullif(g.lim, 0), nullif(t.group_lim, 0), 1000000) END $$;
+
+-- Returns before what time a group is held by its rate, a pause with an end, or a hold.
+CREATE FUNCTION tarry._group_opens(t tarry.topic, g tarry.grp) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT greatest(g.held_until, CASE WHEN g.paused THEN g.paused_until ELSE 0 END,
+    CASE WHEN g.rate_count = 0 AND t.group_rate_count = 0 THEN 0 ELSE (g.full_us - tarry._group_ahead(t, g) + 999) / 1000 END) $$;
+
 -- Returns when a job of a topic can be taken next; NULL: not before something changes.
 CREATE FUNCTION tarry._flow_next(t tarry.topic, p_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE h tarry.grp := tarry._group_now(t.topic, -1); gate record; first bigint;
@@ -614,12 +623,14 @@ BEGIN
     IF EXISTS (SELECT FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND k.next_due <= p_now AND tarry._room(t, k, p_now) > 0) THEN
       RETURN coalesce(gate.until, p_now);
     END IF;
-    SELECT min(greatest(least(k.next_due, n.due), k.held_until, n.held, CASE WHEN k.paused THEN k.paused_until ELSE 0 END,
-        CASE WHEN k.rate_count = 0 AND t.group_rate_count = 0 THEN 0 ELSE (k.full_us - tarry._group_ahead(t, k) + 999) / 1000 END)) INTO first
-      FROM tarry.grp k LEFT JOIN (SELECT m.grp, sum(m.freed) AS freed, min(m.due) AS due, max(m.held) AS held FROM tarry.grp_note m WHERE m.topic = t.topic GROUP BY m.grp) n
-        ON n.grp = k.grp
-      WHERE k.topic = t.topic AND k.grp >= 0 AND (k.next_due < 9223372036854775807 OR n.due IS NOT NULL) AND NOT (k.paused AND k.paused_until = 0)
-        AND k.in_flight - coalesce(n.freed, 0) < CASE WHEN t.flow & 32 > 0 THEN 1 ELSE coalesce(nullif(k.lim, 0), nullif(t.group_lim, 0), 1000000) END;
+    -- By their rows, and once more those with notes: a join of all groups with all notes would take the square of their number.
+    first := least((SELECT min(greatest(tarry._group_opens(t, k), k.next_due)) FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0
+        AND k.next_due < 9223372036854775807 AND NOT (k.paused AND k.paused_until = 0) AND k.in_flight < tarry._group_most(t, k)),
+      (SELECT min(greatest(tarry._group_opens(t, k), least(k.next_due, n.due), n.held))
+        FROM (SELECT m.grp, sum(m.freed) AS freed, min(m.due) AS due, max(m.held) AS held FROM tarry.grp_note m WHERE m.topic = t.topic GROUP BY m.grp OFFSET 0) n
+          JOIN tarry.grp k ON k.topic = t.topic AND k.grp = n.grp
+        WHERE k.grp >= 0 AND (k.next_due < 9223372036854775807 OR n.due IS NOT NULL) AND NOT (k.paused AND k.paused_until = 0)
+          AND k.in_flight - n.freed < tarry._group_most(t, k)));
   END IF;
   RETURN greatest(first, gate.until);
 END $$;
