@@ -83,8 +83,8 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     bool cancel_requested;
     int64_t group, stored_group; /* numbers: now, and of the stored row; 0: it has no group */
     uint32_t stored_attempt;
-    bool was_leased;             /* the stored row is leased */
-    int slot;                    /* what that lease is counted in (flow.h) */
+    bool was_leased; /* the stored row is leased */
+    int slot;        /* what that lease is counted in (flow.h) */
     struct policy policy;
     bool has_keep; /* as in struct job */
     int64_t keep_ms;
