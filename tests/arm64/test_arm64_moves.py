@@ -72,9 +72,11 @@ def test_a_directory_moves_between_processors_after_a_kill(programs, order, tmp_
     for place, program in enumerate((*order, order[0])):
         server.binary = programs[program]
         server.start()
-        if place == 0:
-            push(server)
-        check(server)
-        server.kill()
+        try:
+            if place == 0:
+                push(server)
+            check(server)
+        finally:
+            server.kill()
         found = server.fsck()
         assert found.returncode == 0, found.stdout + found.stderr
