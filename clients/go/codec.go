@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -213,16 +214,12 @@ func (c *Codec) encode(data []byte, contentType, part string, isSteady bool, non
 	var steps []string
 	key := ""
 	if c.Gzip != nil && len(data) >= firstPositive(c.Gzip.Above, gzipAbove) {
-		var packed bytes.Buffer
-		writer := gzip.NewWriter(&packed)
-		if _, err := writer.Write(out); err != nil {
+		packed, err := deflate(out)
+		if err != nil {
 			return nil, "", err
 		}
-		if err := writer.Close(); err != nil {
-			return nil, "", err
-		}
-		if packed.Len() < len(out) {
-			out, steps = packed.Bytes(), append(steps, stepGzip)
+		if len(packed) < len(out) {
+			out, steps = packed, append(steps, stepGzip)
 		}
 	}
 	if c.AesGcm != nil {
@@ -354,6 +351,19 @@ func stepsOf(contentType, part string) ([]string, string, error) {
 		return nil, "", codecError("the content type of the %s is not valid", part)
 	}
 	return steps, members["key"], nil
+}
+
+// packers are kept, because a new one clears 800 kB of memory.
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+func deflate(data []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	packer := packers.Get().(*gzip.Writer)
+	defer packers.Put(packer)
+	packer.Reset(&packed)
+	_, err := packer.Write(data)
+	err = errors.Join(err, packer.Close())
+	return packed.Bytes(), err
 }
 
 func inflate(data []byte, most int, part string) ([]byte, error) {

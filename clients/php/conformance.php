@@ -209,6 +209,12 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             $codec = codec($request['codec'] ?? null);
             $client = new Client($request['url'], $request['token'] ?? null, $timeout, $retryFor, codec: $codec);
             return [];
+        case 'recode': // for bench/codec.py
+            [$body, $codec, $found] = [(string) base64_decode($request['body_base64']), codec($request['codec']), ['']];
+            for ($n = 0; $n < $request['times']; $n++) {
+                $found = $codec->decode(...$codec->encode($body, $request['content_type']));
+            }
+            return ['body_base64' => base64_encode($found[0])];
         case 'push':
             $found = $client->push(...pushOptions($request));
             $due = $found->dueAt === null ? null : 1000 * (float) $found->dueAt->format('U.u');

@@ -78,6 +78,13 @@ class Adapter:
         self.aio = tarry.aio.AsyncClient(request["url"], codec=codec, token=request.get("token"), retry_for=seconds(request, "retry_for_ms", 30.0), timeout=seconds(request, "timeout_ms", 10.0))
         return {}
 
+    def recode(self, request):
+        """Encodes and decodes a body so many times, for bench/codec.py."""
+        body, codec = base64.b64decode(request["body_base64"]), codec_of(request["codec"])
+        for _ in range(request["times"]):
+            found = codec.decode(*codec.encode(body, request["content_type"]))
+        return {"body_base64": base64.b64encode(found[0]).decode()}
+
     def push(self, request):
         found = self.client.push(**push_options(request))
         return {"id": found.id, "result": found.result, "due_at_ms": found.due_at.timestamp() * 1000 if found.due_at else None}

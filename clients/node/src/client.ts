@@ -472,7 +472,7 @@ export function* batchesOf(items: readonly Json[]): Generator<readonly Json[], v
 /** The bytes for the server, and their content type. */
 async function encoded(codec: Codec | undefined, body: unknown, contentType: string | undefined, how: Encoding = {}): Promise<[Buffer, string]> {
   const plain = bodyOf(body, contentType);
-  return codec ? codec.encode(...plain, how) : plain;
+  return codec ? codec.encodeBy(...plain, how) : plain;
 }
 
 /** The members of an answer with this result. */

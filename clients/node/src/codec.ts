@@ -130,8 +130,13 @@ export class Codec {
     if (this.#current !== undefined && !this.#keys.has(this.#current)) throw new TypeError(`there is no key '${this.#current}', add it to the keys`);
   }
 
-  /** The bytes for the server, and their content type. */
-  async encode(data: Buffer, contentType: string, how: Encoding = {}): Promise<[data: Buffer, contentType: string]> {
+  /** The bytes of a body for the server, and their content type. */
+  encode(data: Buffer, contentType: string): Promise<[data: Buffer, contentType: string]> {
+    return this.encodeBy(data, contentType, {});
+  }
+
+  /** @internal */
+  async encodeBy(data: Buffer, contentType: string, how: Encoding): Promise<[data: Buffer, contentType: string]> {
     const kind = Buffer.from(contentType);
     const { part = "body", isSteady = false } = how;
     if (kind.length > 255) throw new CodecError("the content type has more than 255 bytes");

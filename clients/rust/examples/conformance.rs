@@ -186,6 +186,14 @@ impl Adapter {
                 self.client = Client::with(options)?;
                 Ok(json!({}))
             }
+            // for bench/codec.py
+            "recode" => {
+                let (codec, mut found) = (codec(&request["codec"])?.unwrap_or_default(), Body::from(""));
+                for _ in 0..request["times"].as_u64().unwrap_or_default() {
+                    found = codec.decode(codec.encode(body(request, "body_base64").unwrap_or_else(|| "".into()))?)?;
+                }
+                Ok(json!({"body_base64": BASE64_STANDARD.encode(found.into_parts().0)}))
+            }
             "push" => {
                 let found = client.push(push(request))?;
                 Ok(json!({"id": found.id, "result": found.result, "due_at_ms": milliseconds(found.due_at)}))

@@ -512,6 +512,17 @@ def test_bodies_are_shown_unchanged(browser, client):
     browser.sees("00 01 02 03")
 
 
+def test_an_encoded_body_is_described_in_place_of_its_bytes(browser, client):
+    client.push("coded", "1", b"\x00\x01" * 20, content_type="application/vnd.tarry.encoded; steps=gzip+aes-gcm; key=2026-11", delay="1h")
+    client.push("coded", "2", b"0123456789abcdef" * 2, content_type="application/vnd.tarry.encoded; steps=claim-check", delay="1h")
+    browser.open("#/topics/coded/jobs/1", is_new=True)
+    browser.sees("compressed, encrypted with the key 2026-11. A client")
+    browser.press("Hex")
+    browser.sees("00 01 00 01")
+    browser.open("#/topics/coded/jobs/2")
+    browser.sees("stored elsewhere. A client")
+
+
 def test_a_dead_job_shows_its_history_and_is_redriven_with_another_body(browser, client):
     client.put_topic("story", backoff="fixed:100ms")
     client.push("story", "s1", b'{"amount":-1}', "application/json", meta={"customer": "c-17"})

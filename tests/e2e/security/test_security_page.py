@@ -5,7 +5,7 @@ import re
 from server import REPO
 
 PAGE = (REPO / "docs" / "security.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`((?:e2e|unit|fuzz|package|slim)/[\w/]+\.(?:py|c))(?:: (\w+))?`")
+NAMED = re.compile(r"`((?:clients|e2e|unit|fuzz|package|slim)/[\w/]+\.(?:py|c))(?:: (\w+))?`")
 
 
 def threats():

@@ -136,6 +136,7 @@ type call struct {
 	Zone        string            `json:"zone"`
 	Members     map[string]any    `json:"members"`
 	Codec       *codec            `json:"codec"`
+	Times       int               `json:"times"`
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -260,6 +261,22 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		}
 		client, err = tarry.New(tarry.Options{Codec: codec, URL: c.URL, Token: c.Token, RetryFor: ms(c.RetryForMS), Timeout: ms(c.TimeoutMS)})
 		return object{}, err
+	case "recode": // for bench/codec.py
+		codec, err := c.Codec.made()
+		if err != nil {
+			return nil, err
+		}
+		var found []byte
+		for n := 0; n < c.Times; n++ {
+			data, kind, err := codec.Encode(c.Body, c.ContentType)
+			if err != nil {
+				return nil, err
+			}
+			if found, _, err = codec.Decode(data, kind); err != nil {
+				return nil, err
+			}
+		}
+		return object{"body_base64": found}, nil
 	case "push":
 		found, err := client.Push(ctx, c.push())
 		return object{"id": found.ID, "result": found.Result, "due_at_ms": found.DueAt.UnixMilli()}, err
