@@ -1,14 +1,19 @@
 """Jobs that wait for other jobs in PostgreSQL: pushed in a user's own transaction, over several servers."""
 
+import os
 import threading
+import time
 
 import psycopg2
 import pytest
+from batch_kills import CANCELLED, Actor, complete_while_killed
 from client import Refused
 from postgres import PostgresServer
 from server import eventually
 from sql_serving import drain, tarry, transaction
 
+BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", "60"))
+KILLS = int(os.environ.get("TARRY_TEST_BATCH_KILLS", "4"))
 FULL = "acked={} dead={} cancelled={} expired={} missing={}"
 
 
@@ -152,6 +157,34 @@ def test_fsck_counts_the_members_again(postgres, pair):
     eventually(lambda: postgres.do("SELECT unfinished FROM tarry.batch") == 1)
     drain(pair[0], "rows")
     assert outcome(pair[0], "reports", "wrong") == FULL.format(1, 0, 0, 0, 0)
+
+
+def test_each_batch_completes_once_while_servers_are_killed(postgres, start_server):
+    """Every other batch is pushed in a user's transaction, and a user cancels members."""
+    servers = [start_server("--store", postgres.url) for _ in range(3)]
+
+    def push_in_a_transaction(name, members):
+        with transaction(postgres, commit=True) as cursor:
+            cursor.execute("SELECT tarry.push('t', %s, waits => true)", [name])
+            cursor.execute("SELECT tarry.push('m', i, batch_topic => 't', batch_id => %s) FROM unnest(%s::text[]) i", [name, members])
+            cursor.execute("SELECT tarry.close('t', %s)", [name])
+
+    class Canceller(Actor):
+        def work(self, _):
+            name = self.luck.choice(list(self.story.members))
+            member = self.luck.choice(self.story.members[name])
+            with transaction(postgres, commit=True) as cursor:
+                cursor.execute("SELECT FROM tarry.job WHERE id = %s AND state = 1 FOR UPDATE SKIP LOCKED", [member])
+                if cursor.fetchone() is not None:  # not a dead one, whose outcome may be delivered already
+                    end = self.story.end(member, time.monotonic(), CANCELLED)
+                    cursor.execute("SELECT tarry.cancel('m', %s)", [member])
+                    end.applied = cursor.fetchone()[0] == CANCELLED
+            time.sleep(0.1)
+
+    story = complete_while_killed(servers, BATCHES, 200 if BATCHES > 100 else 20, KILLS, push_in_a_transaction, [Canceller])
+    assert any(end.applied for ends in story.ends.values() for end in ends if end.outcome == CANCELLED)
+    servers[0].client().topic_verb("m", "purge")
+    eventually(lambda: postgres.rows("SELECT id FROM tarry.job") == [], seconds=30)
 
 
 def test_views_and_fsck_have_no_leftovers(postgres):
