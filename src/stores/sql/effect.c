@@ -170,7 +170,8 @@ void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease
         effects->failed = true;
 }
 
-struct sql_batch_change *sql_effects_batch(struct sql_effects *effects, int64_t batch)
+/* Returns the changes of a batch, or NULL if out of memory. */
+static struct sql_batch_change *change_of(struct sql_effects *effects, int64_t batch)
 {
     struct sql_batch_changes *changes = &effects->batches;
     for (size_t i = changes->count; i > 0; i--)
@@ -186,11 +187,18 @@ struct sql_batch_change *sql_effects_batch(struct sql_effects *effects, int64_t 
 void sql_effects_member(struct sql_effects *effects, int64_t batch, enum batch_outcome before,
                         enum batch_outcome after)
 {
-    struct sql_batch_change *change = sql_effects_batch(effects, batch);
+    struct sql_batch_change *change = change_of(effects, batch);
     if (change && before < BATCH_OUTCOMES)
         change->counts[before]--;
     if (change && after < BATCH_OUTCOMES)
         change->counts[after]++;
+}
+
+void sql_effects_look_at_batch(struct sql_effects *effects, int64_t batch)
+{
+    struct sql_batch_change *change = change_of(effects, batch);
+    if (change)
+        change->looks = true;
 }
 
 static int batch_change_compare(const void *left, const void *right)

@@ -89,10 +89,9 @@ struct sql_hold { /* Lease that this server starts or stops watching. */
 };
 VECTOR_DECLARE(sql_holds, struct sql_hold)
 
-/* A change of the counts of a batch (queue/life.h). All zero: its waiting job has ended, or more is
- * stored in the database. */
-struct sql_batch_change {
+struct sql_batch_change { /* Changes of the counts of a batch (queue/life.h). */
     int64_t batch;
+    bool looks; /* its waiting job has ended, or more is stored in the database */
     int32_t counts[BATCH_OUTCOMES];
 };
 VECTOR_DECLARE(sql_batch_changes, struct sql_batch_change)
@@ -125,8 +124,8 @@ void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease
 /* Counts a change of the outcome of a member. `before` BATCH_OUTCOMES: it is a new member. */
 void sql_effects_member(struct sql_effects *effects, int64_t batch, enum batch_outcome before,
                         enum batch_outcome after);
-/* Notes a batch without a change of its counts. Returns its change, or NULL if out of memory. */
-struct sql_batch_change *sql_effects_batch(struct sql_effects *effects, int64_t batch);
+/* Notes that a batch needs a look. */
+void sql_effects_look_at_batch(struct sql_effects *effects, int64_t batch);
 /* Sorts the changes of batches, in the order in which each transaction locks them. */
 void sql_effects_sort_batches(struct sql_effects *effects);
 void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms); /* 0: no change */

@@ -197,7 +197,7 @@ static void note_batches(struct postgres_link *link, const PGresult *result, int
                            (enum batch_outcome)(moved % BEFORE));
     }
     if (!row_is_null(result, row, DID_OWN))
-        (void)sql_effects_batch(effects, postgres_row_number(result, row, DID_OWN));
+        sql_effects_look_at_batch(effects, postgres_row_number(result, row, DID_OWN));
 }
 
 static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result,

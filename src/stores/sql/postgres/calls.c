@@ -21,7 +21,7 @@ void postgres_batches_init(struct postgres_link *link)
     postgres_batch_init(&link->awaits, "tt");
     postgres_batch_init(&link->leaves, "tt");
     postgres_batch_init(&link->ended, "ttilxx");
-    postgres_batch_init(&link->batches, "liiiii");
+    postgres_batch_init(&link->batches, "liiiiiB");
     postgres_batch_init(&link->agains, "iilllliliixx");
 }
 
@@ -1007,6 +1007,7 @@ bool postgres_batches_send(struct postgres_link *link)
         postgres_array_number(array++, change->batch);
         for (int k = 0; k < BATCH_OUTCOMES; k++)
             postgres_array_number(array++, change->counts[k]);
+        postgres_array_number(array, change->looks);
     }
     if (!postgres_batch_params(&link->batches, &params))
         return false;

@@ -91,7 +91,7 @@ CREATE TABLE tarry.job (
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, level, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 CREATE INDEX job_grp ON tarry.job (topic, grp, level, due, seq) WHERE grp IS NOT NULL;
-CREATE INDEX job_batch ON tarry.job (batch, state) WHERE batch IS NOT NULL;
+CREATE INDEX job_batch ON tarry.job (batch) WHERE batch IS NOT NULL;
 CREATE INDEX job_tried ON tarry.job (topic, grp) WHERE tried;
 
 -- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
@@ -946,22 +946,14 @@ BEGIN
   name := t.name; p_now := due;
 END $$;
 
--- Adds changes to batches, and makes the jobs due that have nothing left to wait for. p_all: also of all batches in tarry.batch_add. Returns these jobs'
--- topics and dues; a row without a topic: something is left to do, since other transactions hold its rows.
+-- Adds up what tarry.batch_add has of these batches, and makes the jobs due that have nothing left to wait for. Returns as tarry._count_batches.
 -- A batch is closed only when no transaction is open that has pushed a member into it, so its members are all counted.
-CREATE FUNCTION tarry._count_batches(p_batches bigint[], p_unfinished int[], p_acked int[], p_dead int[], p_cancelled int[], p_expired int[], p_all boolean)
-RETURNS TABLE (name text, due bigint) LANGUAGE plpgsql AS $$
-DECLARE b tarry.batch; a tarry.batch_add; n record; i int; numbers bigint[] := p_batches; known bigint[] := '{}'; now bigint := tarry.now_ms(); is_gone boolean;
-  ends boolean; stops boolean; runs boolean; closes boolean; more boolean; again boolean := false; w record;
+CREATE FUNCTION tarry._settle_batches(p_batches bigint[]) RETURNS TABLE (name text, due bigint) LANGUAGE plpgsql AS $$
+DECLARE b tarry.batch; a tarry.batch_add; known bigint[] := '{}'; now bigint := tarry.now_ms(); is_gone boolean; ends boolean; stops boolean; runs boolean;
+  closes boolean; more boolean; again boolean := false; w record;
 BEGIN
-  IF p_all THEN numbers := p_batches || ARRAY(SELECT DISTINCT k.batch FROM tarry.batch_add k LIMIT 1000); END IF;
-  FOR b IN SELECT * FROM tarry.batch k WHERE k.batch = ANY (numbers) ORDER BY k.batch FOR NO KEY UPDATE LOOP
+  FOR b IN SELECT * FROM tarry.batch k WHERE k.batch = ANY (p_batches) ORDER BY k.batch FOR NO KEY UPDATE LOOP
     known := known || b.batch; more := false; ends := false; stops := false; runs := false; closes := false;
-    i := array_position(p_batches, b.batch);
-    IF NOT b.ended AND i IS NOT NULL THEN
-      b.unfinished := b.unfinished + p_unfinished[i]; b.acked := b.acked + p_acked[i]; b.dead := b.dead + p_dead[i];
-      b.cancelled := b.cancelled + p_cancelled[i]; b.expired := b.expired + p_expired[i];
-    END IF;
     LOOP
       FOR a IN DELETE FROM tarry.batch_add k WHERE k.batch = b.batch RETURNING k.* LOOP
         closes := closes OR a.mark = 1; ends := ends OR a.mark IN (2, 4); stops := stops OR a.mark = 3; runs := runs OR a.mark = 4;
@@ -1000,10 +992,31 @@ BEGIN
       ended = b.ended, stopped = b.stopped WHERE k.batch = b.batch;
     IF more THEN name := NULL; due := now + 100; RETURN NEXT; END IF;
   END LOOP;
-  IF p_all AND cardinality(known) < cardinality(numbers) THEN
-    DELETE FROM tarry.batch_add k WHERE k.batch = ANY (numbers) AND k.batch <> ALL (known) AND NOT EXISTS (SELECT FROM tarry.batch o WHERE o.batch = k.batch);
+  IF cardinality(known) < cardinality(p_batches) THEN
+    DELETE FROM tarry.batch_add k WHERE k.batch = ANY (p_batches) AND k.batch <> ALL (known) AND NOT EXISTS (SELECT FROM tarry.batch o WHERE o.batch = k.batch);
   END IF;
   IF again THEN name := NULL; due := now; RETURN NEXT; END IF;
+END $$;
+
+-- Adds changes to batches. p_looks: batches whose waiting job has ended, or that have a row in tarry.batch_add. p_all: also all others there. Returns the topics
+-- and dues of jobs whose wait has ended; a row without a topic: something is left to do, since other transactions hold its rows.
+CREATE FUNCTION tarry._count_batches(p_batches bigint[], p_unfinished int[], p_acked int[], p_dead int[], p_cancelled int[], p_expired int[], p_looks boolean[],
+  p_all boolean) RETURNS TABLE (name text, due bigint) LANGUAGE plpgsql AS $$
+DECLARE numbers bigint[];
+BEGIN
+  WITH o AS MATERIALIZED (
+    SELECT k.batch FROM tarry.batch k WHERE k.batch = ANY (p_batches) ORDER BY k.batch FOR NO KEY UPDATE
+  ), u AS (
+    UPDATE tarry.batch k SET unfinished = k.unfinished + d.unfinished, acked = k.acked + d.acked, dead = k.dead + d.dead, cancelled = k.cancelled + d.cancelled,
+        expired = k.expired + d.expired
+      FROM o JOIN unnest(p_batches, p_unfinished, p_acked, p_dead, p_cancelled, p_expired) d(batch, unfinished, acked, dead, cancelled, expired) ON d.batch = o.batch
+      WHERE k.batch = o.batch AND NOT k.ended RETURNING k.*
+  ) SELECT array_agg(u.batch) INTO numbers FROM u WHERE u.stopped OR (u.on_dead = 3 AND u.dead > 0) OR (u.closed AND u.unfinished + CASE WHEN u.on_dead = 2 THEN u.dead
+      ELSE 0 END <= 0) OR (u.members > 0 AND NOT u.closed AND u.unfinished::bigint + u.acked + u.dead + u.cancelled + u.expired >= u.members)
+      OR (SELECT true FROM tarry.batch_add a WHERE a.batch = u.batch LIMIT 1) IS NOT NULL;
+  IF true = ANY (p_looks) THEN numbers := numbers || ARRAY(SELECT u.batch FROM unnest(p_batches, p_looks) u(batch, looks) WHERE u.looks); END IF;
+  IF p_all THEN numbers := numbers || ARRAY(SELECT DISTINCT k.batch FROM tarry.batch_add k LIMIT 1000); END IF;
+  IF numbers IS NOT NULL THEN RETURN QUERY SELECT * FROM tarry._settle_batches(numbers); END IF;
 END $$;
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,

@@ -61,7 +61,7 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_NOTIFY] = "SELECT pg_notify('tarry', $1)",
     [POSTGRES_GROUP_PUT] = "SELECT tarry._group_put($1, $2, $3, $4)",
     [POSTGRES_GROUPS] = CALL "_groups($1, $2, $3, $4, $5, $6)",
-    [POSTGRES_COUNT_BATCHES] = CALL "_count_batches($1, $2, $3, $4, $5, $6, $7)",
+    [POSTGRES_COUNT_BATCHES] = CALL "_count_batches($1, $2, $3, $4, $5, $6, $7, $8)",
     [POSTGRES_SEND_EVENTS] = "SELECT pg_notify('tarry_events', $1)",
 };
 
