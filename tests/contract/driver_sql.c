@@ -163,7 +163,8 @@ static struct database databases[] = {
                 "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.level;"
                 "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
                 "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.awaited;"
-                "DELETE FROM tarry.grp; DELETE FROM tarry.grp_note"},
+                "DELETE FROM tarry.grp; DELETE FROM tarry.grp_note; DELETE FROM tarry.batch;"
+                "DELETE FROM tarry.batch_add"},
     },
     {
         .name = "mariadb",
@@ -333,6 +334,7 @@ const struct driver driver_postgres = {
     .name = "postgres",
     .groups = true,
     .strict_groups = true,
+    .batches = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */
