@@ -42,7 +42,7 @@ CREATE TABLE tarry.topic (
   keep_body boolean NOT NULL DEFAULT false,
   extension bytea NOT NULL DEFAULT '',
   -- 0: takes need no look at tarry.grp. Sum of: 1 it has groups, 2 its leases are counted, because it has a limit, 4 it has a rate or a hold.
-  flow int NOT NULL DEFAULT 0, -- and 8: groups have limits of their own, 16: groups have a limit of jobs, 32: its order is strict
+  flow int NOT NULL DEFAULT 0, -- and 8: groups have limits of their own, 16: groups have a limit of jobs, 32: its order is strict, 64: groups have rates of their own
   flow_begun bigint, -- the transaction that made its jobs those of groups, until all transactions before that have ended
   lim bigint NOT NULL DEFAULT 0, rate_count bigint NOT NULL DEFAULT 0, rate_unit int NOT NULL DEFAULT 0, burst bigint NOT NULL DEFAULT 0,
   group_lim bigint NOT NULL DEFAULT 0, group_rate_count bigint NOT NULL DEFAULT 0, group_rate_unit int NOT NULL DEFAULT 0,
@@ -551,7 +551,7 @@ BEGIN
   SELECT * INTO t FROM tarry.topic WHERE topic = p_topic;
   IF t.group_lim > 0 OR t.group_rate_count > 0 OR t.group_max_jobs > 0 OR t.group_order > 0 THEN PERFORM tarry._groups_on(p_topic); END IF;
   IF t.lim > 0 OR t.rate_count > 0 THEN INSERT INTO tarry.grp (topic, grp, name) VALUES (p_topic, -1, '- ') ON CONFLICT DO NOTHING; END IF;
-  UPDATE tarry.topic SET flow = (flow & 29) | CASE WHEN group_max_jobs > 0 THEN 16 ELSE 0 END | CASE WHEN lim > 0 THEN 2 ELSE 0 END | CASE WHEN rate_count > 0 THEN 4 ELSE 0 END
+  UPDATE tarry.topic SET flow = (flow & 93) | CASE WHEN group_max_jobs > 0 THEN 16 ELSE 0 END | CASE WHEN lim > 0 THEN 2 ELSE 0 END | CASE WHEN rate_count > 0 THEN 4 ELSE 0 END
     | CASE WHEN group_order > 0 THEN 32 ELSE 0 END WHERE topic = p_topic;
   IF t.lim > 0 THEN
     WITH u AS (UPDATE tarry.job j SET slot = j.slot | 2 WHERE j.topic = p_topic AND j.state = 3 AND j.slot & 2 = 0 RETURNING 1) SELECT count(*) INTO leases FROM u;
@@ -577,12 +577,12 @@ BEGIN
   END LOOP;
 END $$;
 
--- Adds the notes of a topic to the rows of its groups, of those that no other transaction has locked.
-CREATE FUNCTION tarry._fold(p_topic int, p_now bigint) RETURNS bigint LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE noted int[]; locked int[]; base bigint; done bigint;
+-- Adds the notes of a topic to the rows of its groups, of those that no other transaction has locked. Returns these groups.
+CREATE FUNCTION tarry._fold(p_topic int, p_now bigint) RETURNS int[] LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE noted int[]; locked int[]; base bigint;
 BEGIN
   noted := ARRAY(SELECT DISTINCT w.grp FROM (SELECT n.grp FROM tarry.grp_note n WHERE n.topic = p_topic LIMIT 2000) w);
-  IF noted = '{}' THEN RETURN 0; END IF;
+  IF noted = '{}' THEN RETURN noted; END IF;
   locked := ARRAY(SELECT k.grp FROM unnest(noted) u(grp) JOIN tarry.grp k ON k.topic = p_topic AND k.grp = u.grp FOR NO KEY UPDATE OF k SKIP LOCKED);
   SELECT pass INTO base FROM tarry.grp WHERE topic = p_topic AND grp = -1;
   WITH d AS (
@@ -594,8 +594,7 @@ BEGIN
       next_seq = CASE WHEN s.due IS NULL OR (s.due, s.seq) >= (k.next_due, k.next_seq) THEN k.next_seq ELSE s.seq END, held_until = greatest(k.held_until, s.held),
       is_ready = k.is_ready OR coalesce(s.due <= p_now, false), pass = CASE WHEN NOT k.is_ready AND s.due <= p_now THEN greatest(k.pass, base) ELSE k.pass END
     FROM s WHERE k.topic = p_topic AND k.grp = s.grp;
-  GET DIAGNOSTICS done = ROW_COUNT;
-  RETURN done;
+  RETURN locked;
 END $$;
 
 -- 1 if the end of a lease may make a job of the topic ready for delivery, else 0.
@@ -688,7 +687,8 @@ BEGIN
       WHERE topic = t.topic AND grp = number;
     PERFORM tarry._rates_fit(t.topic, number);
     UPDATE tarry.topic SET flow = flow | CASE WHEN p_settings[2] > 0 THEN 8 ELSE 0 END | CASE WHEN p_settings[6] > 0 THEN 16 ELSE 0 END
-      WHERE topic = t.topic AND (p_settings[2] > 0 AND flow & 8 = 0 OR p_settings[6] > 0 AND flow & 16 = 0);
+        | CASE WHEN p_settings[3] > 0 THEN 64 ELSE 0 END
+      WHERE topic = t.topic AND (p_settings[2] > 0 AND flow & 8 = 0 OR p_settings[6] > 0 AND flow & 16 = 0 OR p_settings[3] > 0 AND flow & 64 = 0);
   END IF;
   PERFORM tarry._number();
   RETURN 'ok';
@@ -1506,6 +1506,15 @@ BEGIN
       j.backoff_steps, NULL::text, NULL::int, j.batches, CASE WHEN j.own IS NOT NULL THEN tarry._waiting(j.own) END;
 END $$;
 
+-- Groups that may be served next, in their order, as a take of this session has left them, if all groups were read at most 0.3 s ago; '{}': unknown. They only tell
+-- a take where to look: it reads and locks their rows. A setting has the hints of one of 16 topics.
+CREATE FUNCTION tarry._hints(p_topic int, p_level int, p_now bigint) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
+DECLARE parts text[] := string_to_array(current_setting('tarry.groups_' || p_topic % 16, true), ' ');
+BEGIN
+  IF parts[1] = p_topic::text AND parts[2] = p_level::text AND p_now - parts[3]::bigint BETWEEN 0 AND 300 THEN RETURN parts[4]; END IF;
+  RETURN '{}';
+END $$;
+
 -- Takes jobs of a topic with groups, limits, rates or holds, and then returns a row without an id, as tarry._take does. p_level: only that one.
 --
 -- Groups are locked in their order (load, pass, first due), no more than jobs are wanted. Then a level of load is computed up to which all of them are
@@ -1515,9 +1524,9 @@ CREATE FUNCTION tarry._take_flow(t tarry.topic, p_bound bigint, p_max int, p_byt
   p_now bigint, p_level int DEFAULT NULL) RETURNS SETOF tarry._shown LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE h tarry.grp; s tarry._shown; place int; candidates int[]; levels int[]; places bigint := p_max; wanted bigint; l int; grps int[]; names text[]; loads bigint[]; passes bigint[]; weights int[];
   dues bigint[]; rooms bigint[]; quotas bigint[]; rows tid[]; seqs bigint[]; owners int[]; at bigint[]; taken int[]; done int[]; turn int := 0; base bigint;
-  got int; chosen int; total int := 0; starts bigint[]; firsts bigint[]; is_strict boolean := t.flow & 32 > 0; is_open boolean; is_busy boolean := false;
+  got int; chosen int; total int := 0; noted int[]; hints int[]; hinted bigint; more boolean := false; starts bigint[]; firsts bigint[]; is_strict boolean := t.flow & 32 > 0; is_open boolean; is_busy boolean := false;
 BEGIN
-  PERFORM tarry._fold(t.topic, p_now);
+  noted := tarry._fold(t.topic, p_now);
   SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1 FOR NO KEY UPDATE SKIP LOCKED;
   is_open := FOUND;
   IF NOT FOUND THEN SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1; END IF;
@@ -1529,7 +1538,9 @@ BEGIN
   levels := ARRAY(SELECT k.level FROM tarry.level k WHERE k.topic = t.topic ORDER BY k.level);
   FOREACH l IN ARRAY levels LOOP
     CONTINUE WHEN l <> p_level;
-    done := '{}';
+    done := '{}'; hints := '{}';
+    -- A group whose token or hold is over comes back without a note, so topics with rates of groups use no hints.
+    IF t.flow & 65 = 1 AND t.group_rate_count = 0 AND places > 0 THEN hints := tarry._hints(t.topic, l, p_now); END IF;
     WHILE places > 0 AND p_bytes > 0 AND NOT is_busy LOOP
       IF t.flow % 2 = 0 THEN
         SELECT array_agg(b.row ORDER BY b.o), array_agg(b.seq ORDER BY b.o), array_agg(1), array_agg(0) INTO rows, seqs, owners, at FROM (
@@ -1540,9 +1551,20 @@ BEGIN
         grps := '{0}'; names := '{""}';
         EXIT WHEN rows IS NULL;
       ELSE
-        candidates := ARRAY(SELECT k.grp FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND k.next_due <= p_now AND k.grp <> ALL (done)
-            AND tarry._room(t, k, p_now) > 0
-          ORDER BY k.in_flight * 10000 / k.weight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END, k.next_due, k.next_seq LIMIT places);
+        candidates := '{}';
+        IF hints <> '{}' THEN
+          SELECT array_agg(w.grp ORDER BY w.o) FILTER (WHERE w.o <= places), array_agg(w.grp ORDER BY w.o) FILTER (WHERE w.o > places) || hints[2 * places + 1:]
+            INTO candidates, hints FROM (
+            SELECT k.grp, row_number() OVER (ORDER BY k.in_flight * 10000 / k.weight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END, k.next_due, k.next_seq) AS o
+              FROM (SELECT DISTINCT unnest(hints[:2 * places] || noted)) u(grp) JOIN tarry.grp k ON k.topic = t.topic AND k.grp = u.grp
+              WHERE k.grp >= 0 AND k.next_due <= p_now AND k.grp <> ALL (done) AND tarry._room(t, k, p_now) > 0) w;
+        END IF;
+        IF coalesce(cardinality(candidates), 0) < places THEN -- then all groups are read
+          candidates := ARRAY(SELECT k.grp FROM tarry.grp k WHERE k.topic = t.topic AND k.grp >= 0 AND k.next_due <= p_now AND k.grp <> ALL (done)
+              AND tarry._room(t, k, p_now) > 0
+            ORDER BY k.in_flight * 10000 / k.weight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END, k.next_due, k.next_seq LIMIT places * 16);
+          hints := candidates[places + 1:]; candidates := candidates[:places]; hinted := p_now;
+        END IF;
         EXIT WHEN candidates = '{}';
         SELECT array_agg(w.grp), array_agg(w.in_flight), array_agg(w.pass), array_agg(w.weight), array_agg(w.next_due), array_agg(w.room), array_agg(w.name)
           INTO grps, loads, passes, weights, dues, rooms, names FROM (
@@ -1599,6 +1621,13 @@ BEGIN
           WHERE k.topic = t.topic AND k.grp = u.grp AND (u.n > 0 OR u.quota > 0 OR is_strict);
       END IF;
     END LOOP;
+    IF cardinality(hints) > p_max THEN
+      PERFORM set_config('tarry.groups_' || t.topic % 16, concat_ws(' ', t.topic, l, coalesce(hinted, split_part(current_setting('tarry.groups_' || t.topic % 16, true), ' ', 3)::bigint),
+        hints::text), false);
+      more := true;
+    ELSIF hints <> '{}' THEN
+      PERFORM set_config('tarry.groups_' || t.topic % 16, '', false);
+    END IF;
   END LOOP;
   IF is_open AND total > 0 THEN
     UPDATE tarry.grp k SET pass = greatest(k.pass, base), in_flight = k.in_flight + CASE WHEN t.flow & 2 > 0 THEN total ELSE 0 END,
@@ -1606,7 +1635,7 @@ BEGIN
       WHERE k.topic = t.topic AND k.grp = -1;
   END IF;
   s := NULL;
-  s.due := CASE WHEN is_busy THEN p_now ELSE tarry._flow_next(t, p_now) END;
+  s.due := CASE WHEN is_busy OR more AND places = 0 THEN p_now ELSE tarry._flow_next(t, p_now) END;
   s.name := t.name; s.topic := t.topic; s.taken := p_now; s.first_due := 0; s.turn := tarry._is_limited(t);
   s.state := CASE WHEN p_paused THEN 0 ELSE 1 END;
   s.lease_until := CASE WHEN p_paused THEN t.paused_until ELSE 0 END;
