@@ -253,11 +253,16 @@ uint64_t engine_happened(const struct engine *engine)
 
 /* ---- push ---- */
 
+size_t engine_room_change(const struct engine *engine)
+{
+    return ENGINE_STATE_BYTES_MAX + (engine->batches ? (size_t)ENGINE_BATCH_BYTES_MAX : 0);
+}
+
 size_t engine_room_push(const struct queue_push *push)
 {
     enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* everything but text, and a STATE record */
     return push->topic.len + (size_t)JOB_ID_BYTES_MAX +
-           (push->batch ? (size_t)JOB_BATCH_BYTES_MAX + 2 * ENGINE_STATE_BYTES_MAX : 0) +
+           (push->batch ? (size_t)JOB_BATCH_BYTES_MAX + 2 * ENGINE_BATCH_BYTES_MAX : 0) +
            push->content_type.len + push->meta.len + push->body.len + push->past.error.len +
            JOB_ROOM + (push->once.len ? ENGINE_STATE_BYTES_MAX : 0) +
            (push->policy.backoff.kind == BACKOFF_LIST ? RECORD_STEPS_BYTES_MAX : 0);
@@ -276,9 +281,11 @@ size_t engine_room_next(const struct engine *engine, const struct queue_push *pu
 {
     enum { TEXTS = JOB_HISTORY_BYTES_MAX + JOB_ERROR_BYTES_MAX + JOB_CONSUMER_BYTES_MAX };
     uint32_t id = find_running(engine, push);
-    return id ? entry_at(engine, id)->place.bytes + push->topic.len + push->id.len + TEXTS +
-                    (size_t)2 * ENGINE_STATE_BYTES_MAX
-              : 0;
+    /* The push may replace a member, which stays one. */
+    size_t of_batch = engine->batches ? (size_t)JOB_BATCH_BYTES_MAX + ENGINE_BATCH_BYTES_MAX : 0;
+    return of_batch + (id ? entry_at(engine, id)->place.bytes + push->topic.len + push->id.len +
+                                TEXTS + (size_t)2 * ENGINE_STATE_BYTES_MAX
+                          : 0);
 }
 
 size_t engine_room_again(struct record_place place, const struct queue_again *again)

@@ -124,8 +124,11 @@ struct engine_lease {
 
 /* ---- room: the most log bytes that a call may need; reserve them before the call ---- */
 
-/* One STATE or DONE record; of a member also those of its batch and of the waiting job. */
-enum { ENGINE_STATE_BYTES_MAX = 1280 };
+enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
+/* The further room of a change of a member: the records of its batch and of the waiting job. */
+enum { ENGINE_BATCH_BYTES_MAX = 768 };
+/* Returns the room of one change, or timed event, of any job. */
+size_t engine_room_change(const struct engine *engine);
 size_t engine_room_push(const struct queue_push *push);
 /* The further room of a push that becomes the successor of a leased job. */
 size_t engine_room_next(const struct engine *engine, const struct queue_push *push);

@@ -42,7 +42,7 @@ struct job {
     uint64_t delivery;    /* number of the last delivery, rising within the shard; 0: no delivery */
     struct policy policy; /* the job's own; unset fields use the topic's values */
     int64_t next_due_ms;  /* wall clock: due of its successor (CONFLICT_AFTER); 0: no successor */
-    struct slice batch;   /* the batches of the job, encoded (job/batch.h); empty: it has none */
+    struct slice batch;   /* the batches of the job, encoded (job/batch.h); empty: no batches */
     struct slice next;    /* leased: the successor, as an encoded JOB record; only in a record */
 };
 

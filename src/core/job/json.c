@@ -562,7 +562,7 @@ WRITE(due)
         write_time(out, member, at, writing);
 }
 
-/* Decodes the batches of a job. Returns false if it has none. */
+/* Decodes the batches of a job. Returns false without any. */
 static bool has_batch(const struct job_json_writing *writing, struct job_batch *out)
 {
     return __builtin_expect(writing->job->batch.len != 0, 0) &&

@@ -104,7 +104,7 @@ static size_t answer_room(struct shard *shard, const struct queue_answer *answer
     uint16_t priority;
     bool is_next;
     if (answer->verb != QUEUE_AGAIN)
-        return ENGINE_STATE_BYTES_MAX + kept_room(shard, answer);
+        return engine_room_change(shard->engine) + kept_room(shard, answer);
     if (!answer_lease(shard, answer, &lease))
         return ENGINE_STATE_BYTES_MAX;
     return engine_room_again(
@@ -179,7 +179,7 @@ static int run_change(struct shard *shard, const struct command *command,
 {
     size_t text = 0, used = 0;
     enum queue_status status;
-    size_t bytes = command->count * (size_t)ENGINE_STATE_BYTES_MAX;
+    size_t bytes = command->count * engine_room_change(shard->engine);
     for (size_t i = 0; i < command->count; i++) {
         const struct queue_change *change = &command->changes[i];
         text += change->topic.len + change->id.len;
@@ -262,7 +262,7 @@ static int run_take(struct shard *shard, const struct command *command,
 {
     const struct queue_take *take = &command->take;
     enum queue_status status;
-    if (shard_ask_room(shard, take->max * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
+    if (shard_ask_room(shard, take->max * engine_room_change(shard->engine), WAL_FOR_ANSWER,
                        &status) == -EAGAIN)
         return -EAGAIN;
     struct engine_view *views = status == QUEUE_OK ? malloc((take->max + 1) * sizeof *views) : NULL;
@@ -429,8 +429,8 @@ static int run_topic(struct shard *shard, const struct command *command,
     const struct queue_topic_call *call = &command->topic;
     enum queue_status status = QUEUE_OK;
     if (call->verb != QUEUE_TOPIC_GET &&
-        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
-                       &status) == -EAGAIN)
+        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + engine_room_change(shard->engine),
+                       WAL_FOR_ANSWER, &status) == -EAGAIN)
         return -EAGAIN;
     if (status != QUEUE_OK) {
         completion_status_soon(shard, status, reply_to);
@@ -542,8 +542,8 @@ static int run_group(struct shard *shard, const struct command *command,
     const struct queue_group_call *call = &command->group;
     enum queue_status status = QUEUE_OK;
     if (call->verb != QUEUE_GROUP_GET &&
-        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
-                       &status) == -EAGAIN)
+        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + engine_room_change(shard->engine),
+                       WAL_FOR_ANSWER, &status) == -EAGAIN)
         return -EAGAIN;
     if (status == QUEUE_OK && call->verb != QUEUE_GROUP_GET)
         status = change_group(shard, call);

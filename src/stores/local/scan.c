@@ -566,7 +566,7 @@ static int scan_ask_room(struct shard *shard, const struct scan *scan, enum queu
     *status = QUEUE_OK;
     if (scan->walk.kind == WALK_LIST)
         return 0;
-    return shard_ask_room(shard, (size_t)(changes_per_step(shard) + 1) * ENGINE_STATE_BYTES_MAX,
+    return shard_ask_room(shard, (changes_per_step(shard) + 1) * engine_room_change(shard->engine),
                           WAL_FOR_ANSWER, status);
 }
 

@@ -126,7 +126,7 @@ static bool advance_engine(struct shard *shard, struct engine_now now)
     bool stepped = now.skew_ms != shard->engine_skew_ms;
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
         return false;
-    if (wal_has_room(shard->wal, (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX,
+    if (wal_has_room(shard->wal, SHARD_TIMERS_AT_ONCE * engine_room_change(shard->engine),
                      WAL_FOR_ANSWER))
         return false; /* a commit makes room, or on a full disk the next upkeep */
     shard->engine_skew_ms = now.skew_ms;

@@ -524,7 +524,8 @@ static void sink_died(void *ctx, struct slice topic)
 static bool sink_has_room(void *ctx, size_t bytes)
 {
     struct shard *shard = ctx;
-    return wal_has_room(shard->wal, bytes + (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX,
+    return wal_has_room(shard->wal,
+                        bytes + SHARD_TIMERS_AT_ONCE * engine_room_change(shard->engine),
                         WAL_FOR_ANSWER) == 0;
 }
 
