@@ -188,6 +188,11 @@ int64_t clock_awake_us(void)
     return read_us(CLOCK_MONOTONIC);
 }
 
+int64_t clock_thread_us(void)
+{
+    return read_us(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static _Atomic uint64_t step_count;
 static _Atomic int64_t step_last_ms, step_last_at_ms;
 

@@ -80,6 +80,10 @@ static inline int64_t clock_boot_ms(void)
  * by. Also real while the clocks are faked. */
 int64_t clock_awake_us(void);
 
+/* Returns the microseconds of processor time that the calling thread has used. A system call, unlike
+ * the other clocks. */
+int64_t clock_thread_us(void);
+
 /* Returns wall minus inner. A change of it (by more than a few ms) is a step of the wall clock. */
 int64_t clock_skew_ms(void);
 

@@ -192,23 +192,25 @@ static bool check_key(struct scan *scan)
  * no end. */
 static bool skip_container(struct scan *scan)
 {
+    static const int8_t opened[256] = {['{'] = 1, ['['] = 1, ['}'] = -1, [']'] = -1};
+    const char *at = scan->at, *end = scan->end; /* in registers: this is a loop over each byte */
     int64_t open = 0;
     do {
-        if (scan->at == scan->end)
-            return false;
-        char byte = *scan->at++;
+        if (at == end)
+            break;
+        char byte = *at++;
         if (byte == '"') {
-            while (scan->at < scan->end && *scan->at != '"')
-                scan->at += *scan->at == '\\' && scan->end - scan->at > 1 ? 2 : 1;
-            if (scan->at == scan->end)
-                return false;
-            scan->at++;
+            while (at < end && *at != '"')
+                at += *at == '\\' && end - at > 1 ? 2 : 1;
+            if (at == end)
+                break;
+            at++;
         }
-        open += byte == '{' || byte == '[';
-        open -= byte == '}' || byte == ']';
+        open += opened[(unsigned char)byte];
     } while (open > 0);
-    scan->is_too_deep = true;
-    return true;
+    scan->at = at;
+    scan->is_too_deep = !open;
+    return !open;
 }
 
 /* Checks the beginning of a container: either its end or its first content must follow. */

@@ -48,6 +48,18 @@ static inline void list_take_all(struct list *into, struct list *from)
     list_init(from);
 }
 
+/* Moves all nodes of `from`, in their order, in front of those of `into`. */
+static inline void list_add_all_first(struct list *into, struct list *from)
+{
+    if (list_is_empty(from))
+        return;
+    from->prev->next = into->next;
+    into->next->prev = from->prev;
+    from->next->prev = into;
+    into->next = from->next;
+    list_init(from);
+}
+
 static inline void list_remove(struct list *node)
 {
     node->prev->next = node->next;

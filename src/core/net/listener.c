@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/filter.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -419,6 +420,14 @@ void listeners_close(struct listeners *listeners)
     }
 }
 
+/* Limits the bytes that the system stores for each peer that does not read, beside those on their way. Accepted sockets
+ * inherit the limit. */
+static void limit_unsent(int fd)
+{
+    const int bytes = LISTENER_UNSENT_BYTES_MAX;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
 int listener_descriptor(struct listener *listener, char *error)
 {
     int fd = listener->fd;
@@ -433,6 +442,8 @@ int listener_descriptor(struct listener *listener, char *error)
         (void)address_failed(listener, is_address ? fd : -errno, error);
         return -1;
     }
+    if (listener->kind == LISTENER_TCP)
+        limit_unsent(fd);
     if (is_address && listen(fd, BACKLOG) != 0) {
         (void)address_failed(listener, -errno, error);
         (void)close(fd);

@@ -29,7 +29,8 @@ enum {
     LISTENER_PATH_BYTES = sizeof(((struct sockaddr_un *)0)->sun_path),
     LISTENER_GROUP_BYTES = 64,
     LISTENER_NAME_BYTES = LISTENER_PATH_BYTES + 16,
-    LISTENER_ERROR_BYTES = 512
+    LISTENER_ERROR_BYTES = 512,
+    LISTENER_UNSENT_BYTES_MAX = 256 * 1024 /* of an accepted TCP socket, in the system */
 };
 
 enum listener_kind {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HOOKS_MAX = 8 };
+enum { HOOKS_MAX = 8, KIND_SHARE_US = 250 };
 
 struct hook {
     bool (*run)(void *ctx);
@@ -34,9 +34,10 @@ struct reactor {
     int64_t now_us;    /* of this iteration; 0: not read yet */
     int64_t polled_us; /* an upper bound of when the poll returned */
     int64_t ended_us;  /* end of the previous iteration */
+    int64_t ended_processor_us; /* processor time of the thread at that end */
     _Atomic uint64_t iterations, letters;
-    struct peak longest_us;
-    struct shared_histogram iteration_us, late_us;
+    struct peak longest_us, longest_processor_us;
+    struct shared_histogram iteration_us, processor_us, late_us;
 };
 
 /* ---- mailbox ---- */
@@ -98,6 +99,16 @@ bool reactor_is_late(struct reactor *reactor)
     return clock_awake_us() - began_us >= REACTOR_SHARE_US;
 }
 
+struct reactor_share reactor_share_begin(void)
+{
+    return (struct reactor_share){.until_us = clock_awake_us() + KIND_SHARE_US};
+}
+
+bool reactor_share_is_over(const struct reactor_share *share)
+{
+    return clock_awake_us() >= share->until_us;
+}
+
 /* Notes the end of a poll: the loop's own time is still the one at which it returned, truncated to
  * milliseconds. */
 static void on_polled(uv_check_t *polled)
@@ -122,6 +133,11 @@ static void iteration_note(struct reactor *reactor)
     counter_add(&reactor->iterations, 1);
     shared_histogram_add(&reactor->iteration_us, took_us);
     peak_note(&reactor->longest_us, took_us, ended_us);
+    int64_t processor_us = clock_thread_us();
+    uint64_t used_us = (uint64_t)(processor_us - reactor->ended_processor_us);
+    reactor->ended_processor_us = processor_us;
+    shared_histogram_add(&reactor->processor_us, used_us);
+    peak_note(&reactor->longest_processor_us, used_us, ended_us);
 }
 
 void reactor_note_late(struct reactor *reactor, int64_t late_us)
@@ -132,14 +148,19 @@ void reactor_note_late(struct reactor *reactor, int64_t late_us)
 void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum)
 {
     uint64_t longest_us = counter_get(&reactor->longest_us.greatest);
-    uint64_t lately_us = peak_of_minute(&reactor->longest_us, clock_awake_us());
+    int64_t now_us = clock_awake_us();
+    uint64_t lately_us = peak_of_minute(&reactor->longest_us, now_us);
+    uint64_t processor_us = peak_of_minute(&reactor->longest_processor_us, now_us);
     sum->iterations += counter_get(&reactor->iterations);
     sum->letters += counter_get(&reactor->letters);
     if (longest_us > sum->longest_us)
         sum->longest_us = longest_us;
     if (lately_us > sum->longest_of_minute_us)
         sum->longest_of_minute_us = lately_us;
+    if (processor_us > sum->longest_processor_us)
+        sum->longest_processor_us = processor_us;
     shared_histogram_merge(&sum->iteration_us, &reactor->iteration_us);
+    shared_histogram_merge(&sum->processor_us, &reactor->processor_us);
     shared_histogram_merge(&sum->late_us, &reactor->late_us);
 }
 
@@ -175,7 +196,8 @@ static void run_calls(struct reactor *reactor)
         reactor->needs_iteration = true;
 }
 
-/* Carries out one piece of a task, and more while there is time. */
+/* Carries out one piece of a task, and more while there is time. The hooks must see what they did: another iteration
+ * follows. */
 static void run_tasks(struct reactor *reactor)
 {
     if (list_is_empty(&reactor->tasks))
@@ -187,8 +209,7 @@ static void run_tasks(struct reactor *reactor)
         if (task->piece(task))
             list_add_last(&reactor->tasks, &task->list);
     } while (!list_is_empty(&reactor->tasks) && !reactor_is_late(reactor));
-    if (!list_is_empty(&reactor->tasks))
-        reactor->needs_iteration = true;
+    reactor->needs_iteration = true;
 }
 
 static void run_hooks(struct reactor *reactor)
@@ -279,6 +300,7 @@ struct reactor *reactor_new(uint32_t index)
     (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
     reactor->ended_us = clock_awake_us();
+    reactor->ended_processor_us = clock_thread_us();
     return reactor;
 }
 
@@ -315,6 +337,7 @@ void reactor_run(struct reactor *reactor)
         uv_stop(&reactor->loop);
     reactor->now_us = 0;
     reactor->ended_us = clock_awake_us(); /* earlier time does not belong to an iteration */
+    reactor->ended_processor_us = clock_thread_us();
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
     run_hooks(reactor); /* for what the last iteration left behind */
 }

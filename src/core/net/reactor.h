@@ -97,6 +97,18 @@ enum { REACTOR_SHARE_US = 500 };
 bool reactor_is_late(struct reactor *reactor);
 
 /*
+ * A share of an iteration for one kind of work that clients can cause in any amount, such as replies: it begins when
+ * the work begins, whatever the iteration has done before, so every kind of work advances in every iteration. The
+ * worker does one step, then checks reactor_share_is_over before each further step, and leaves the rest for the next
+ * iteration.
+ */
+struct reactor_share {
+    int64_t until_us;
+};
+struct reactor_share reactor_share_begin(void);
+bool reactor_share_is_over(const struct reactor_share *share);
+
+/*
  * The statistics of a reactor. An iteration is the time from the return of a poll to the next poll. It is
  * measured from its first reactor_now_us, letter or deadline. The part before those is known only
  * from the loop's own clock, to a millisecond, so an iteration may be measured too short.
@@ -104,7 +116,9 @@ bool reactor_is_late(struct reactor *reactor);
 struct reactor_figures {
     uint64_t iterations, letters; /* received letters */
     uint64_t longest_us, longest_of_minute_us;
+    uint64_t longest_processor_us; /* of the last minute */
     struct histogram iteration_us;
+    struct histogram processor_us; /* processor time of iterations, with that of their polls */
     struct histogram late_us; /* deadlines: from their time, or from being set later, to `fire` */
 };
 /* Adds the statistics to *sum, over several reactors: zero it before the first. Any thread. */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { ITERATION_DURATION, ITERATION_LONGEST, LAG, LETTERS };
+enum { ITERATION_DURATION, ITERATION_LONGEST, PROCESSOR, PROCESSOR_LONGEST, LAG, LETTERS };
 
 static const struct bucket_bounds loop_bounds = {.units = 1000000,
                                                  .count = 14,
@@ -17,10 +17,14 @@ static void emit_one(struct metric_page *page, int row, const struct slice *labe
 {
     if (row == ITERATION_DURATION)
         metric_histogram_of(page, labels, &figures->iteration_us, &loop_bounds);
+    else if (row == PROCESSOR)
+        metric_histogram_of(page, labels, &figures->processor_us, &loop_bounds);
     else if (row == LAG)
         metric_histogram_of(page, labels, &figures->late_us, &loop_bounds);
     else if (row == ITERATION_LONGEST)
         metric_sample_time(page, labels, (int64_t)figures->longest_of_minute_us, 1000000);
+    else if (row == PROCESSOR_LONGEST)
+        metric_sample_time(page, labels, (int64_t)figures->longest_processor_us, 1000000);
     else
         metric_sample(page, labels, figures->letters);
 }
@@ -56,6 +60,20 @@ const struct metric reactor_metrics[] = {
          .help = "The longest iteration of the last minute.",
          .meaning = "Over 0.1 occasionally: the machine has too few processors, or swaps. "
                     "Regularly, on an idle machine: report it with the calls of that time."},
+    [PROCESSOR] =
+        {.name = "tarry_loop_iteration_processor_seconds",
+         .type = PROMETHEUS_HISTOGRAM,
+         .labels = {"reactor"},
+         .help = "Processor time of an iteration of an event loop.",
+         .meaning = "The work of an iteration, without the time in which the thread was ready and "
+                    "did not run. Few iterations take more than 0.001, whatever clients send."},
+    [PROCESSOR_LONGEST] =
+        {.name = "tarry_loop_iteration_processor_longest_seconds",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"reactor"},
+         .help = "The most processor time of an iteration of the last minute.",
+         .meaning = "Much below `tarry_loop_iteration_longest_seconds`: the machine has too few "
+                    "processors. Near it and over 0.02: report it with the calls of that time."},
     [LAG] = {.name = "tarry_loop_lag_seconds",
              .type = PROMETHEUS_HISTOGRAM,
              .labels = {"reactor"},

@@ -23,7 +23,7 @@ static size_t input_bytes_max(const struct beanstalk_connection *connection)
 {
     if (connection->wanted_bytes > LARGE_BYTES)
         return connection->wanted_bytes;
-    if (!budget_is_spent(connection->budget))
+    if (!budget_is_spent(connection->budget) && !connection->is_writing)
         return connection->input_bytes_max;
     return connection->wanted_bytes > BUDGET_SMALL_BYTES ? connection->wanted_bytes
                                                          : (size_t)BUDGET_SMALL_BYTES;
@@ -33,7 +33,8 @@ bool beanstalk_connection_may_answer(const struct beanstalk_connection *connecti
 {
     if (budget_is_spent(connection->budget))
         return !connection->out.len && !connection->is_writing;
-    return connection->out.len < BEANSTALK_UNSENT_BYTES_MAX;
+    return connection->is_writing ? !connection->out.len
+                                  : connection->out.len < BEANSTALK_UNSENT_BYTES_MAX;
 }
 
 /* ---- life ---- */
@@ -64,6 +65,8 @@ void beanstalk_connection_end(struct beanstalk_connection *connection)
     connection->events->ended(connection);
     uv_close(&connection->handle, on_closed);
     uv_close((uv_handle_t *)&connection->timer, on_closed);
+    if (connection->is_writing)
+        outflow_cancel(&connection->outflow);
 }
 
 void beanstalk_connection_hold(struct beanstalk_connection *connection)
@@ -172,12 +175,18 @@ static void read_where_room(struct beanstalk_connection *connection)
 
 /* ---- output ---- */
 
-static void on_written(uv_write_t *write, int status)
+static void writing_end(struct beanstalk_connection *connection)
 {
-    struct beanstalk_connection *connection = write->data;
     connection->is_writing = false;
     buffer_clear_and_trim(&connection->writing, KEPT_BYTES);
     connection_count(connection);
+}
+
+static void on_written(struct outflow *outflow, int status)
+{
+    struct beanstalk_connection *connection =
+        list_entry(outflow, struct beanstalk_connection, outflow);
+    writing_end(connection);
     if (status < 0)
         beanstalk_connection_end(connection);
     if (!connection->is_closing)
@@ -197,14 +206,20 @@ static void write_out(struct beanstalk_connection *connection)
     connection->out = connection->writing;
     connection->writing = full;
     buffer_clear(&connection->out);
-    uv_buf_t text = uv_buf_init(full.at, (unsigned)full.len);
-    connection->write.data = connection;
-    if (uv_write(&connection->write, &connection->stream, &text, 1, on_written) != 0) {
-        beanstalk_connection_end(connection);
+    int code = outflow_start(&connection->outflow, full.at, full.len);
+    if (code) {
+        writing_end(connection);
+        if (code < 0)
+            beanstalk_connection_end(connection);
         return;
     }
     connection->is_writing = true;
     beanstalk_connection_hold(connection);
+}
+
+size_t beanstalk_connection_unsent(const struct beanstalk_connection *connection)
+{
+    return connection->is_writing ? outflow_left(&connection->outflow) : 0;
 }
 
 void beanstalk_connection_go_on(struct beanstalk_connection *connection)
@@ -235,11 +250,14 @@ void beanstalk_connection_wake(struct beanstalk_connection *connection, int64_t 
 
 /* ---- open ---- */
 
-void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
+void beanstalk_connection_open(struct beanstalk_connection *connection, struct reactor *reactor,
+                               int fd,
                                bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
                                const struct beanstalk_connection_events *events)
 {
+    uv_loop_t *loop = reactor_loop(reactor);
     connection->events = events;
+    outflow_init(&connection->outflow, reactor, &connection->stream, on_written);
     connection->input_bytes_max = bytes_max;
     connection->read_at = read_at;
     connection->budget = budget;

@@ -5,7 +5,8 @@
  * The owner embeds it in its own structure for the client. Input stays contiguous until it is
  * consumed. Output is collected and sent in one write when the owner asks for it. Reading stops
  * while the unread input reaches the length of the longest command. The owner must not begin a
- * command while too much output is unsent. All buffers are counted in a budget. While the budget is
+ * command while too much output is unsent, or while the client does not read and one answer waits
+ * behind those being sent. Then little input is read, too. All buffers are counted in a budget. While the budget is
  * spent, the connection reads ahead only a little, and the owner may answer only after earlier
  * output has been sent.
  *
@@ -17,12 +18,13 @@
 
 #include "base/buffer.h"
 #include "net/budget.h"
+#include "net/outflow.h"
 
 #include <uv.h>
 
 enum {
     BEANSTALK_READ_BYTES = 64 * 1024,    /* per read */
-    BEANSTALK_UNSENT_BYTES_MAX = 1 << 20 /* limit above which no command may begin */
+    BEANSTALK_UNSENT_BYTES_MAX = 64 * 1024 /* limit above which no command may begin */
 };
 
 struct beanstalk_connection;
@@ -48,7 +50,7 @@ struct beanstalk_connection {
         uv_pipe_t pipe;
     };
     uv_timer_t timer;
-    uv_write_t write;
+    struct outflow outflow; /* of `writing` */
     struct buffer in, out, writing;
     struct budget *budget;
     size_t counted;         /* bytes counted in the budget */
@@ -65,7 +67,8 @@ struct beanstalk_connection {
 /* Opens a connection on `fd` and takes ownership of it. On failure, the connection ends through
  * `ended` and `gone`. The caller zeroes the memory; `read_at` and `budget` must outlive the
  * connection. */
-void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
+void beanstalk_connection_open(struct beanstalk_connection *connection, struct reactor *reactor,
+                               int fd,
                                bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
                                const struct beanstalk_connection_events *events);
 void beanstalk_connection_end(struct beanstalk_connection *connection);
@@ -84,7 +87,10 @@ void beanstalk_connection_want(struct beanstalk_connection *connection, size_t b
 /* Returns true if unsent answers and the budget permit another command. */
 bool beanstalk_connection_may_answer(const struct beanstalk_connection *connection);
 
-/* Sends `out` in one write and resumes reading if there is room. May end the connection. */
+/* Returns how many bytes of a write in progress the socket has not taken yet. */
+size_t beanstalk_connection_unsent(const struct beanstalk_connection *connection);
+
+/* Sends `out` and resumes reading if there is room. May end the connection. */
 void beanstalk_connection_go_on(struct beanstalk_connection *connection);
 
 /* Schedules `woken` in `in_ms` milliseconds and replaces an earlier schedule. A negative value

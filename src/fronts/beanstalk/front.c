@@ -213,7 +213,7 @@ static void phase_begin(struct beanstalk_session *session, enum beanstalk_phase 
     if (phase == BEANSTALK_PHASE_NONE)
         return;
     session->until_ms = clock_inner_ms() + timeout_ms(front, phase);
-    session->unsent = uv_stream_get_write_queue_size(&session->connection.stream);
+    session->unsent = beanstalk_connection_unsent(&session->connection);
     list_add_last(&front->timed[phase], &session->timed);
     if (session->until_ms < front->alarm_ms) {
         front->alarm_ms = session->until_ms;
@@ -224,7 +224,7 @@ static void phase_begin(struct beanstalk_session *session, enum beanstalk_phase 
 /* Handles the end of a phase's time limit. A client that has read some output gets another period. */
 static void phase_expire(struct beanstalk_session *session)
 {
-    size_t unsent = uv_stream_get_write_queue_size(&session->connection.stream);
+    size_t unsent = beanstalk_connection_unsent(&session->connection);
     if (session->phase == BEANSTALK_PHASE_WRITE && unsent < session->unsent)
         phase_begin(session, BEANSTALK_PHASE_WRITE);
     else
@@ -307,11 +307,17 @@ static void on_iteration_end(struct iteration_end_call *call)
     }
     if (list_is_empty(&now))
         return;
-    /* Puts the remaining sessions before those that have just used their share. */
-    now.prev->next = front->later.next;
-    front->later.next->prev = now.prev;
-    front->later.next = now.next;
-    now.next->prev = &front->later;
+    /* The remaining sessions precede those that have just used their share. */
+    list_add_all_first(&front->later, &now);
+    reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
+}
+
+/* Lets the session continue in a later iteration. */
+static void share_wait(struct beanstalk_session *session)
+{
+    struct beanstalk_front *front = session->front;
+    if (list_is_empty(&session->later))
+        list_add_last(&front->later, &session->later);
     reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
 }
 
@@ -327,9 +333,7 @@ static bool beanstalk_share_take(struct beanstalk_session *session, uint32_t beg
         reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
         return true;
     }
-    if (list_is_empty(&session->later))
-        list_add_last(&front->later, &session->later);
-    reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
+    share_wait(session);
     return false;
 }
 
@@ -367,8 +371,11 @@ static void go_on(struct beanstalk_session *session)
         goes_on =
             session->skip.bytes || session->skip.line ? skip_input(session) : next_command(session);
     has_moved &= begun > 1;
+    bool was_full = !connection->is_closing && !beanstalk_connection_may_answer(connection);
     session->is_going_on = false;
     beanstalk_connection_go_on(connection);
+    if (was_full && !connection->is_closing && beanstalk_connection_may_answer(connection))
+        share_wait(session);
     bool is_later = !list_is_empty(&session->later);
     if (connection->has_ended && !connection->is_writing && !session->wait && !is_later)
         beanstalk_session_end(session);
@@ -395,6 +402,8 @@ static void on_connections(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     for (int i = 0; i < AT_ONCE; i++) {
+        if (i && reactor_is_late(front->options.reactor))
+            return; /* the loop finds the rest again */
         int fd = listener_accept(listener, front->fd, &peer);
         if (fd < 0)
             return;

@@ -435,7 +435,7 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
     front->connections_total++;
     front->open_handles++;
     list_add_last(&front->sessions, &session->list);
-    beanstalk_connection_open(&session->connection, reactor_loop(front->options.reactor), fd,
+    beanstalk_connection_open(&session->connection, front->options.reactor, fd,
                               peer->kind == PEER_UNIX,
                               (size_t)front->options.job_bytes_max + BEANSTALK_READ_BYTES,
                               front->read_at, front->options.budget, &connection_events);

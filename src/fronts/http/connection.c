@@ -862,8 +862,7 @@ static void give_up_connection(struct http_connection *connection)
         http_connection_touch(connection);
         return;
     }
-    size_t left =
-        phase == HTTP_PHASE_WRITE ? uv_stream_get_write_queue_size(&connection->socket.stream) : 0;
+    size_t left = phase == HTTP_PHASE_WRITE ? http_output_left(connection) : 0;
     if (left < connection->socket.write_left && phase == HTTP_PHASE_WRITE) {
         connection->socket.write_left = left;
         http_phase_begin(connection, phase);

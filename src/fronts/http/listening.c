@@ -84,12 +84,15 @@ static int accepts_due(struct http_listener *listener)
     return 0;
 }
 
-/* Accepts at most that many connections. Returns false if no more are waiting. */
+/* Accepts at most that many connections, and no more once the iteration is late: the loop finds the rest again. Returns
+ * false if no more are waiting. */
 static bool let_in(struct http_listener *listener, int most)
 {
     struct http_front *front = listener->front;
-    for (; most > 0; most--) {
+    for (int begun = 0; begun < most; begun++) {
         struct peer peer;
+        if (begun && !front->is_draining && reactor_is_late(front->reactor))
+            return true;
         int fd = listener_accept(listener->about, listener->fd, &peer);
         if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
             pause_listeners(front, true, STALL_MS);

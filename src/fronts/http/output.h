@@ -1,6 +1,7 @@
 /*
  * output: bytes of answers to be sent on a connection. The output of a loop iteration is written at
- * its end with one call. The rest that the socket does not take is written later; until then
+ * its end, long output in pieces that alternate with those of other connections
+ * (net/outflow.h). The rest that the socket does not take is written later; until then
  * nothing else is written.
  *
  * The bytes are counted in the budget of requests. Leases in answers that were never sent go back
@@ -18,6 +19,8 @@ typedef void http_output_written(struct http_connection *connection, bool is_goo
 /* Writes as much of connection->socket.out as the socket takes. Returns false if the peer is gone. Calls
  * `written` when the rest is written, unless it was dropped. */
 bool http_output_write(struct http_connection *connection, http_output_written *written);
+/* Returns how many bytes of a write in progress the socket has not taken yet. */
+size_t http_output_left(const struct http_connection *connection);
 /* Drops unwritten output when the connection ends. */
 void http_output_drop(struct http_connection *connection);
 

@@ -498,11 +498,24 @@ static bool parked_admit(struct shard *shard, struct parked *first)
     return true;
 }
 
+/* Returns whether the rest must wait for the next iteration, which then follows. */
+static bool share_has_ended(struct shard *shard, const struct reactor_share *share)
+{
+    bool is_over = reactor_share_is_over(share);
+    if (is_over)
+        reactor_iterate_again(shard->reactor);
+    return is_over;
+}
+
 void admission_step(struct shard *shard)
 {
-    while (!list_is_empty(&shard->parked))
+    struct reactor_share share = reactor_share_begin();
+    while (!list_is_empty(&shard->parked)) {
         if (!parked_admit(shard, list_entry(shard->parked.next, struct parked, list)))
             return;
+        if (share_has_ended(shard, &share))
+            return;
+    }
     while (!list_is_empty(&shard->held)) {
         struct parked *first = list_entry(shard->held.next, struct parked, list);
         bool takes = shard->broken || shard->moved ||
@@ -514,5 +527,7 @@ void admission_step(struct shard *shard)
             count_held(shard, first->command, true);
             return;
         }
+        if (share_has_ended(shard, &share))
+            return;
     }
 }

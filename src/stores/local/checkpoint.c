@@ -624,7 +624,7 @@ static bool catalog_committed(struct checkpoint *checkpoint)
     }
     depot_committed(shard->depot, &checkpoint->catalog);
     if (checkpoint->before_file)
-        wal_checkpointed(shard->wal, checkpoint->before_file);
+        shard_checkpointed(shard, checkpoint->before_file);
     give_archivist(checkpoint, CHECKPOINT_TIDYING);
     return false;
 }

@@ -295,5 +295,8 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
         shard, 0, 0,
         (struct queue_reply_to){.done = job_reply_on_iteration_end, .owner = job_reply});
     assert(completion);
-    completion_soon(shard, completion);
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += views[i].place.bytes;
+    completion_soon_of(shard, completion, bytes);
 }

@@ -139,8 +139,8 @@ static bool shard_is_quiet(const struct shard *shard)
 {
     return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
            !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
-           list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
-           list_is_empty(&shard->held) && list_is_empty(&shard->scans) && events_is_empty(shard) &&
+           list_is_empty(&shard->soon) && list_is_empty(&shard->heavy) &&
+           list_is_empty(&shard->parked) && list_is_empty(&shard->held) && list_is_empty(&shard->scans) && events_is_empty(shard) &&
            !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
            !shard->notifying_step && !topics_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
@@ -212,7 +212,7 @@ static bool shard_is_settled(struct shard *shard, struct engine_now now)
     return engine_next_ms(shard->engine) > now.inner_ms &&
            shard->engine_skew_ms == shard->skew_ms && !preload_is_busy(shard->preload) &&
            preload_next_ms(shard->preload) > now.inner_ms && !shard->lookups &&
-           list_is_empty(&shard->parked) && list_is_empty(&shard->soon) && events_is_empty(shard) &&
+           list_is_empty(&shard->parked) && !shard_has_ready(shard) &&
            !(shard->settles_kept && (shard->stepped || shard->notifying_step));
 }
 
@@ -305,8 +305,7 @@ static bool shard_step(void *ctx)
     settle_step(shard, now);
     active_notify(shard);
     deadline_set(shard->deadline, next_step_ms(shard, now, busy));
-    return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
-           (more && !shard->committing);
+    return busy || holds || shard_has_ready(shard) || (more && !shard->committing);
 }
 
 /* ---- stop, and figures for other threads ---- */

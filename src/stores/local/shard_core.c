@@ -14,6 +14,7 @@ enum {
     MOVED_CHECK_MS = 500,
     ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
+    HEAVY_BYTES = 16 * 1024,
     TOPICS_AT_ONCE = 256, /* records of topics per step */
     SKEW_LOGGED_MS = 100,
     ROOM_EVERY_US = 1000 * 1000 /* interval between checks of the free disk space */
@@ -108,6 +109,11 @@ void completion_soon(struct shard *shard, struct completion *completion)
     list_add_last(&shard->soon, &completion->list);
 }
 
+void completion_soon_of(struct shard *shard, struct completion *completion, size_t bytes)
+{
+    list_add_last(bytes > HEAVY_BYTES ? &shard->heavy : &shard->soon, &completion->list);
+}
+
 void completion_when_durable(struct shard *shard, struct completion *completion)
 {
     uint64_t open = wal_open_sequence(shard->wal);
@@ -136,34 +142,52 @@ static void completion_run(struct shard *shard, struct completion *completion)
     completion_free(shard, completion);
 }
 
-/* Fails the completions that need at most sequence `until` with this status. UINT64_MAX: all. */
-static void completions_fail(struct shard *shard, uint64_t until, enum queue_status status)
+/* Returns the first completion that waits for a sequence up to `until`. NULL: there is none. */
+static struct completion *first_waiting(const struct shard *shard, uint64_t until)
 {
-    while (!list_is_empty(&shard->waiting)) {
-        struct completion *first = list_entry(shard->waiting.next, struct completion, list);
-        if (first->needs > until)
-            return;
-        first->reply = (struct queue_reply){.status = status};
+    if (list_is_empty(&shard->waiting))
+        return NULL;
+    struct completion *first = list_entry(shard->waiting.next, struct completion, list);
+    return first->needs <= until ? first : NULL;
+}
+
+/* Fails the completions that need a sequence after `durable` and at most `until` (UINT64_MAX: all). Sends earlier ones
+ * as they are. */
+static void completions_fail(struct shard *shard, uint64_t durable, uint64_t until,
+                             enum queue_status status)
+{
+    struct completion *first;
+    while ((first = first_waiting(shard, until))) {
+        if (first->needs > durable)
+            first->reply = (struct queue_reply){.status = status};
         completion_run(shard, first);
     }
 }
 
-/* Sends the replies that are ready. Returns whether there were any. */
-static bool completions_run(struct shard *shard)
+/* Sends the completions of a list, and not those that the callbacks add. Stops at the end of the share. Returns whether
+ * there were any. */
+static bool completions_send(struct shard *shard, struct list *from,
+                             const struct reactor_share *share)
 {
+    struct list round;
     bool any = false;
-    while (!list_is_empty(&shard->waiting)) {
-        struct completion *first = list_entry(shard->waiting.next, struct completion, list);
-        if (first->needs > shard->durable)
-            break;
-        completion_run(shard, first);
+    list_take_all(&round, from);
+    while (!list_is_empty(&round) && !(any && reactor_share_is_over(share))) {
+        completion_run(shard, list_entry(round.next, struct completion, list));
         any = true;
     }
-    /* Completions added by the callbacks wait for the next round. */
-    struct list round;
-    list_take_all(&round, &shard->soon);
-    while (!list_is_empty(&round)) {
-        completion_run(shard, list_entry(round.next, struct completion, list));
+    list_add_all_first(from, &round);
+    return any;
+}
+
+/* Sends the replies that became durable. Stops at the end of the share. Returns whether there were any. */
+static bool completions_send_durable(struct shard *shard, const struct reactor_share *share)
+{
+    bool any = false;
+    struct completion *first;
+    while ((first = first_waiting(shard, shard->durable)) &&
+           !(any && reactor_share_is_over(share))) {
+        completion_run(shard, first);
         any = true;
     }
     return any;
@@ -264,13 +288,55 @@ static bool events_run(struct shard *shard)
     return any;
 }
 
+static void on_mark(void *owner, uint64_t tag, const struct queue_reply *nothing)
+{
+    struct shard *shard = owner;
+    (void)tag;
+    (void)nothing;
+    if (--shard->reply_marks == 0)
+        wal_hold_back(shard->wal, false);
+}
+
+/* Puts a mark behind the replies of a list. */
+static void mark_replies(struct shard *shard, struct list *replies)
+{
+    if (list_is_empty(replies))
+        return;
+    struct completion *mark =
+        completion_new(shard, 0, 0, (struct queue_reply_to){.done = on_mark, .owner = shard});
+    assert(mark);
+    list_add_last(replies, &mark->list);
+    if (shard->reply_marks++ == 0)
+        wal_hold_back(shard->wal, true);
+}
+
+void shard_checkpointed(struct shard *shard, uint32_t file)
+{
+    wal_checkpointed(shard->wal, file);
+    mark_replies(shard, &shard->soon);
+    mark_replies(shard, &shard->heavy);
+}
+
+bool shard_has_ready(const struct shard *shard)
+{
+    return first_waiting(shard, shard->durable) || !list_is_empty(&shard->soon) ||
+           !list_is_empty(&shard->heavy) || !events_is_empty(shard);
+}
+
 void shard_notify_all(struct shard *shard)
 {
+    struct reactor_share share = reactor_share_begin();
+    (void)completions_send_durable(shard, &share);
+    share = reactor_share_begin();
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool has_run = events_run(shard);
-        if (!completions_run(shard) && !has_run)
+        has_run |= completions_send(shard, &shard->soon, &share);
+        has_run |= completions_send_durable(shard, &share);
+        if (!has_run || reactor_share_is_over(&share))
             break;
     }
+    share = reactor_share_begin();
+    (void)completions_send(shard, &shard->heavy, &share);
 }
 
 /* ---- the log ---- */
@@ -284,7 +350,7 @@ void shard_fail(struct shard *shard, const char *what, int error)
     log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
               LOG_TEXT("during", what),
               LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : strerror(-error)));
-    completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
+    completions_fail(shard, shard->durable, UINT64_MAX, QUEUE_UNAVAILABLE);
     shard->ends_awaits = true;
     shard->options.failed(shard->options.ctx);
 }
@@ -366,6 +432,7 @@ static void commit_count(struct shard *shard)
 static void commit_done(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
+    uint64_t durable = shard->durable;
     shard->committing = false;
     shard->durable = wal_committed(shard->wal);
     if (shard->options.synced)
@@ -375,7 +442,7 @@ static void commit_done(struct work *work)
         shard_fail(shard, "commit", shard->commit_error);
     if (!shard->broken && wal_is_moved(shard->wal)) {
         shard_note_moved(shard);
-        completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
+        completions_fail(shard, durable, shard->durable, QUEUE_DIRECTORY_MOVED);
     }
 }
 
@@ -547,6 +614,7 @@ void shard_core_init(struct shard *shard)
 {
     list_init(&shard->waiting);
     list_init(&shard->soon);
+    list_init(&shard->heavy);
     list_init(&shard->ready_topics);
     list_init(&shard->events);
     buffer_init(&shard->job_bytes, SIZE_MAX / 2);
@@ -565,8 +633,8 @@ static void events_clear(struct list *all)
 
 void shard_core_fini(struct shard *shard)
 {
-    struct list *const lists[] = {&shard->waiting, &shard->soon};
-    for (int i = 0; i < 2; i++)
+    struct list *const lists[] = {&shard->waiting, &shard->soon, &shard->heavy};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         while (!list_is_empty(lists[i])) {
             struct completion *first = list_entry(lists[i]->next, struct completion, list);
             list_remove(&first->list);

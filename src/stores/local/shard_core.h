@@ -75,6 +75,7 @@ struct shard {
     uint64_t durable;       /* sequence */
     struct list waiting;    /* completions in the order of `needs` */
     struct list soon;       /* completions that need no disk */
+    struct list heavy;      /* of these, those whose jobs are large */
     struct list parked;     /* commands that wait for room in the log: admission.c */
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
     uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
@@ -96,6 +97,7 @@ struct shard {
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, notifying_step;
+    uint32_t reply_marks; /* shard_checkpointed: not reached yet; while there are some, no file is dropped */
     bool has_run;
     bool stepped; /* the wall clock stepped; not reported yet */
     /* Commands, and the number of steps for which a commit was held back: hold_commit in
@@ -207,6 +209,9 @@ static inline struct queue_result *completion_results(struct completion *complet
  * nothing is on its way to the disk. */
 void completion_when_durable(struct shard *shard, struct completion *completion);
 void completion_soon(struct shard *shard, struct completion *completion);
+/* Does the same for a completion that reads or copies `bytes` of jobs. Large ones have their own order and share of
+ * the loop, so that small ones do not wait for them. */
+void completion_soon_of(struct shard *shard, struct completion *completion, size_t bytes);
 void completion_status_soon(struct shard *shard, enum queue_status status,
                             struct queue_reply_to reply_to);
 
@@ -220,7 +225,12 @@ static inline bool events_is_empty(const struct shard *shard)
            !shard->ready_any && !shard->events_any;
 }
 
-/* Sends all replies and events that are ready. */
+/* Marks log files before `file` as unnecessary (wal_checkpointed). They are dropped after the replies that are ready now
+ * and may still read records from them. */
+void shard_checkpointed(struct shard *shard, uint32_t file);
+/* Returns whether replies or events are ready that shard_notify_all left for the next step. */
+bool shard_has_ready(const struct shard *shard);
+/* Sends the replies and events that are ready, as many as fit into their share of the loop. */
 void shard_notify_all(struct shard *shard);
 
 /* Returns the sink of this shard's engine: its records go to the log, its slots back to the

@@ -108,6 +108,26 @@ def test_buffers_stay_within_the_budget(server, listener, kind):
     eventually(lambda: server.client().good("GET", "/v1/server")["memory"]["request_bytes"] < 2 * MIB, 60)
 
 
+def test_a_beanstalk_client_that_never_reads_holds_two_answers(start_server, tmp_path):
+    """The budget of all connections is far away: this is the bound of each."""
+    clients, job_bytes = 60, 60_000
+    server = serve(start_server, tmp_path, "--max-request-memory", "1GiB")
+    client = server.client()
+    client.good("PUT", "/v1/topics/held/jobs/1", b"b" * job_bytes)
+    with contextlib.ExitStack() as stack:
+        before = client.good("GET", "/v1/server")["memory"]["request_bytes"]
+        deaf = [stack.enter_context(dial(server, "beanstalk")) for _ in range(clients)]
+        for one in deaf:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        pour(deaf, b"use held\r\n" + b"peek-ready\r\n" * 5000)
+        readings = []
+        while len(readings) < 20 or len(set(readings[-20:])) > 1:  # until the server does no more for them
+            readings.append(client.good("GET", "/v1/server")["memory"]["request_bytes"])
+            time.sleep(0.05)
+        used = (readings[-1] - before) / clients
+        assert job_bytes < used < 6 * job_bytes, f"{used:.0f} bytes for each connection"
+
+
 # Requests that end by themselves, with the longest time in seconds (the limits are 2 s without any bytes, and 10 s).
 SILENT = {
     **{(listener, "nothing"): (b"", 2) for listener in [*HTTP_LISTENERS, "beanstalk"] if listener != "beanstalk"},

@@ -475,4 +475,89 @@ CLAIM_BETWEEN(two_queues_of_a_process_have_two_clocks, make_world, remove_world)
     assert_int_equal(remove_world((void **)&other), 0);
 }
 
+/* ---- replies share the loop ---- */
+
+/* A client whose replies take the loop longer than the share of a step. */
+struct slow_client {
+    uint32_t answered, small, large, failed;
+};
+
+static void on_slow_done(void *owner, uint64_t is_large, const struct queue_reply *reply)
+{
+    struct slow_client *client = owner;
+    int64_t until_us = clock_awake_us() + REACTOR_SHARE_US;
+    client->answered++;
+    *(is_large ? &client->large : &client->small) += 1;
+    client->failed += reply->status != QUEUE_OK || reply->job_count != 1;
+    while (clock_awake_us() < until_us)
+        ;
+}
+
+static void get_slowly(struct world *world, struct slow_client *client, const char *id,
+                       bool is_large)
+{
+    queue_get(world->queue, slice_of("t"), slice_of(id),
+              (struct queue_reply_to){.done = on_slow_done, .owner = client, .tag = is_large});
+}
+
+CLAIM_BETWEEN(an_iteration_sends_one_slow_reply_of_each_size, make_world, remove_world)
+{
+    enum { GETS = 20 };
+    struct world *world = *state;
+    struct slow_client client = {0};
+    open_local(world, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "small", 1000000, 100), QUEUE_CREATED);
+    assert_int_equal(push(world, "t", "large", 1000000, BODY_BYTES_MAX), QUEUE_CREATED);
+    for (uint32_t i = 0; i < GETS; i++)
+        get_slowly(world, &client, "large", true);
+    for (uint32_t i = 0; i < GETS; i++)
+        get_slowly(world, &client, "small", false);
+    uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+    for (uint32_t i = 1; client.answered < 2 * GETS && i < 10 * GETS; i++) {
+        assert_int_equal(client.small, client.large);
+        assert_in_range(client.small, 0, i);
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+    }
+    assert_int_equal(client.small, GETS);
+    assert_int_equal(client.large, GETS);
+    assert_int_equal(client.failed, 0);
+    close_local(world);
+}
+
+/* Replies wait for their turn while checkpoints move their job out of the oldest files of the log. */
+CLAIM_BETWEEN(no_file_is_dropped_before_the_replies_that_read_it, make_world, remove_world)
+{
+    enum { GETS = 1000, PUSHES = 4 };
+    struct world *world = *state;
+    struct slow_client client = {0};
+    char old_file[128];
+    snprintf(old_file, sizeof old_file, "%s/shard-00/wal/00000002.log", world->dir);
+    open_local(world, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "large", 1000000, BODY_BYTES_MAX), QUEUE_CREATED);
+    for (uint32_t i = 0; i < GETS; i++)
+        get_slowly(world, &client, "large", true);
+    /* The second file disappears at last; the first one may stay as a spare. */
+    for (uint32_t i = 0, sent = world->answered; i < 100 * GETS; i++) {
+        struct queue_push others[PUSHES];
+        for (size_t k = 0; k < PUSHES; k++)
+            others[k] = (struct queue_push){.topic = slice_of("u"),
+                                            .id = slice_of("a"),
+                                            .body = slice_make(world->body, 16 << 10),
+                                            .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                                            .priority = QUEUE_PRIORITY_UNSET,
+                                            .on_conflict = CONFLICT_REPLACE};
+        if (world->answered == sent) {
+            queue_push(world->queue, others, PUSHES, to(world));
+            sent++;
+        }
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+        if (client.answered == GETS && access(old_file, F_OK) != 0)
+            break;
+    }
+    assert_int_equal(client.answered, GETS);
+    assert_int_equal(client.failed, 0);
+    assert_int_not_equal(access(old_file, F_OK), 0);
+    close_local(world);
+}
+
 CLAIMS_MAIN(NULL, NULL)

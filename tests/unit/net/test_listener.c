@@ -6,10 +6,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,6 +120,32 @@ static void an_address_is_shared_only_by_threads_of_one_server(void **state)
         close(fds[i]);
     listeners_close(&listeners);
     assert_int_equal(dial_port(port), -1);
+}
+
+static void the_system_stores_little_for_a_peer_that_does_not_read(void **state)
+{
+    struct peer peer;
+    static char bytes[64 * 1024];
+    int unsent = 0;
+    size_t written = 0;
+    ssize_t some;
+    (void)state;
+    assert_true(opens(on_loopback(0)));
+    struct listener *listener = &listeners.at[0];
+    int fd = listener_descriptor(listener, error);
+    int reader = dial_port(listener->address.port);
+    int writer = accept_one(fd, &peer);
+    assert_true(reader >= 0 && writer >= 0);
+    while ((some = write(writer, bytes, sizeof bytes)) > 0 && written < (size_t)256 << 20)
+        written += (size_t)some;
+    assert_int_equal(some, -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(ioctl(writer, SIOCOUTQNSD, &unsent), 0);
+    assert_in_range(unsent, 1, LISTENER_UNSENT_BYTES_MAX + sizeof bytes);
+    close(reader);
+    close(writer);
+    close(fd);
+    listeners_close(&listeners);
 }
 
 static void begun_connections_are_accepted_and_new_ones_are_not(void **state)
@@ -354,6 +382,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_shared_only_by_threads_of_one_server),
+        cmocka_unit_test(the_system_stores_little_for_a_peer_that_does_not_read),
         cmocka_unit_test(begun_connections_are_accepted_and_new_ones_are_not),
         cmocka_unit_test(a_socket_file_has_the_configured_mode_and_group),
         cmocka_unit_test(a_socket_file_goes_with_its_listener_and_is_taken_from_the_dead_only),

@@ -5,6 +5,7 @@
 #include "unit/claim.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { LONG_US = 20000 };
 
@@ -51,6 +52,7 @@ CLAIM(a_long_iteration_is_the_longest)
     assert_true(figures.longest_us >= LONG_US);
     assert_int_equal(figures.longest_of_minute_us, figures.longest_us);
     assert_int_equal(figures.iteration_us.max, figures.longest_us);
+    assert_int_equal(figures.processor_us.count, figures.iterations);
     reactor_free(letter.reactor);
 }
 
@@ -59,6 +61,47 @@ static bool hook_long(void *ctx)
     (void)ctx;
     spend(LONG_US);
     return false;
+}
+
+/* Uses the processor for LONG_US, however long that takes. */
+static bool hook_work(void *ctx)
+{
+    (void)ctx;
+    int64_t until_us = clock_thread_us() + LONG_US;
+    while (clock_thread_us() < until_us)
+        ;
+    return false;
+}
+
+static bool hook_sleep(void *ctx)
+{
+    (void)ctx;
+    (void)usleep(LONG_US);
+    return false;
+}
+
+CLAIM(time_without_the_processor_is_no_processor_time)
+{
+    struct reactor *reactor = reactor_new(0);
+    int64_t used_us = clock_thread_us();
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    reactor_at_iteration_end(reactor, hook_sleep, NULL);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    used_us = clock_thread_us() - used_us;
+    struct reactor_figures figures = figures_of(reactor);
+    assert_true(figures.longest_us >= LONG_US - 1000);
+    assert_true((int64_t)figures.processor_us.sum <= used_us + 1000);
+    assert_int_equal(figures.longest_processor_us, figures.processor_us.max);
+    reactor_free(reactor);
+}
+
+CLAIM(processor_time_of_a_hook_counts)
+{
+    struct reactor *reactor = reactor_new(0);
+    reactor_at_iteration_end(reactor, hook_work, NULL);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    assert_true(figures_of(reactor).longest_processor_us >= LONG_US);
+    reactor_free(reactor);
 }
 
 CLAIM(hooks_at_the_end_count_for_the_iteration)
