@@ -474,6 +474,39 @@ static bool changes_topic(const struct command *command)
            command_writes(command);
 }
 
+struct queue_door {
+    uint64_t body_bytes_max;
+    const struct queue_ops *drained; /* the original operations; NULL: not draining */
+    int64_t (*wall_ms)(void);
+    const struct queue_callback_rule *callbacks; /* NULL: no job of a caller may have one */
+    struct ulid ulid;
+    /* Room for a batch with generated ids. */
+    struct queue_push pushes[QUEUE_BATCH_MAX];
+    char ids[QUEUE_BATCH_MAX][ULID_BYTES];
+};
+
+/* Returns whether the push may have its callback, if it has one. */
+static __attribute__((noinline)) bool may_call_back(const struct queue *queue,
+                                                    const struct queue_push *push,
+                                                    struct queue_check *out)
+{
+    struct slice url = job_meta_find(push->meta, slice_of(JOB_META_CALLBACK));
+    const struct queue_callback_rule *rule = queue->door ? queue->door->callbacks : NULL;
+    if (!url.at || (rule && rule->allows(rule->ctx, url)))
+        return true;
+    *out = (struct queue_check){.status = QUEUE_BAD_OPTION, .detail = "callback"};
+    return false;
+}
+
+/* Submits a valid item to the rules of its caller. */
+static bool admit_one(const struct queue *queue, const struct queue_caller *caller,
+                      const struct command *command, size_t i, struct queue_check *out)
+{
+    const bool has_meta = command->kind == COMMAND_PUSH && command->pushes[i].meta.len;
+    return (!has_meta || may_call_back(queue, &command->pushes[i], out)) &&
+           caller->rules->admit(caller, command, i, out);
+}
+
 /* The decisions of the rules so far: `admitted` items, and the reason against the next one. Each item is submitted
  * to the rules only once, because that charges it. */
 struct admission {
@@ -483,26 +516,27 @@ struct admission {
 };
 
 /* Submits all items of a valid call. False: one was rejected. */
-static bool admit_all(struct admission *admission, const struct command *command)
+static bool admit_all(const struct queue *queue, struct admission *admission,
+                      const struct command *command)
 {
     size_t count = command_item_count(command);
     const struct queue_caller *caller = admission->caller;
     for (; admission->admitted < count; admission->admitted++)
-        if (!caller->rules->admit(caller, command, admission->admitted, &admission->refused))
+        if (!admit_one(queue, caller, command, admission->admitted, &admission->refused))
             return false;
     return true;
 }
 
 /* Submits one valid item of a call that has a fault in another one. */
-static void admit_item(const struct admission *admission, const struct command *command, size_t i,
-                       struct queue_check *out)
+static void admit_item(const struct queue *queue, const struct admission *admission,
+                       const struct command *command, size_t i, struct queue_check *out)
 {
     if (!admission->caller || i < admission->admitted)
         return;
     if (i == admission->admitted && admission->refused.status)
         *out = admission->refused;
     else
-        (void)admission->caller->rules->admit(admission->caller, command, i, out);
+        (void)admit_one(queue, admission->caller, command, i, out);
 }
 
 /* A call that changes a topic, from the door to its reply. */
@@ -540,16 +574,6 @@ static __attribute__((noinline)) struct queue_reply_to begin_passage(const struc
 
 /* ---- the door ---- */
 
-struct queue_door {
-    uint64_t body_bytes_max;
-    const struct queue_ops *drained; /* the original operations; NULL: not draining */
-    int64_t (*wall_ms)(void);
-    struct ulid ulid;
-    /* Room for a batch with generated ids. */
-    struct queue_push pushes[QUEUE_BATCH_MAX];
-    char ids[QUEUE_BATCH_MAX][ULID_BYTES];
-};
-
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void))
 {
     struct queue_door *door = malloc(sizeof *door); /* this room is touched only when it is used */
@@ -558,6 +582,7 @@ struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_
     door->body_bytes_max = body_bytes_max;
     door->wall_ms = wall_ms;
     door->drained = NULL;
+    door->callbacks = NULL;
     ulid_init(&door->ulid, seed);
     return door;
 }
@@ -565,6 +590,11 @@ struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_
 void queue_door_free(struct queue_door *door)
 {
     free(door);
+}
+
+void queue_rule_callbacks(struct queue *queue, const struct queue_callback_rule *rule)
+{
+    queue->door->callbacks = rule;
 }
 
 /* Generates ids until one belongs to the part that remembers the `once`. With 64 parts, 4,000 tries fail once in 10^27
@@ -628,7 +658,7 @@ static __attribute__((noinline)) void submit_faulty(struct queue *queue,
         checks[i] = (struct queue_check){0};
         checks[i].status = check_item(queue, command, i, body_bytes_max, &checks[i].detail);
         if (checks[i].status == QUEUE_OK)
-            admit_item(admission, command, i, &checks[i]);
+            admit_item(queue, admission, command, i, &checks[i]);
     }
     if (command_has_items(command))
         faulty.checks = checks;
@@ -652,7 +682,7 @@ void queue_submit(struct queue *queue, const struct command *command,
         admission.caller = reply_to.caller;
         admission.admitted = 0;
         admission.refused.status = QUEUE_OK;
-        if (found != FOUND_FAULT && !admit_all(&admission, command))
+        if (found != FOUND_FAULT && !admit_all(queue, &admission, command))
             found = FOUND_FAULT;
         if (changes_topic(command))
             reply_to = begin_passage(command, reply_to);

@@ -16,6 +16,16 @@
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
 void queue_door_free(struct queue_door *door);
 
+/* Returns whether a job may have this URL as its own callback (JOB_META_CALLBACK). Any thread. */
+struct queue_callback_rule {
+    bool (*allows)(void *ctx, struct slice url);
+    void *ctx;
+};
+/* Sets the rule for callbacks of jobs that callers push, by whatever protocol and front. Without a rule such pushes are
+ * rejected: BAD_OPTION, `callback`. Pushes by tarry itself are not checked: their callbacks were, and again when they
+ * are called. On the thread of the handle; `rule` must outlive the queue. */
+void queue_rule_callbacks(struct queue *queue, const struct queue_callback_rule *rule);
+
 /* Starts or stops the rejection of new jobs as DRAINING. Pushes by tarry itself and all other calls continue. On
  * the thread of the handle. */
 void queue_drain(struct queue *queue, bool on);

@@ -12,7 +12,8 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push);
 void api_fields_batch(const struct http_fields *fields, struct queue_push *push,
                       struct queue_batch *room);
 
-/* Checks a callback and adds it to the job's meta. */
+/* Adds a callback to the job's meta, or describes what is wrong with it. The door of the queue applies the rule to all
+ * protocols (queue_rule_callbacks). */
 bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
                       struct http_fault *fault);
 

@@ -36,6 +36,13 @@ static bool check_callback(void *ctx, struct slice url, char *error)
     return deliver_check_callback(delivery->guard, url, error);
 }
 
+static bool allows_callback(void *ctx, struct slice url)
+{
+    const struct delivery *delivery = ctx;
+    char error[HTTP_HOOK_ERROR_BYTES];
+    return guard_is_on(delivery->guard) && deliver_check_callback(delivery->guard, url, error);
+}
+
 static void write_endpoints(void *ctx, struct slice extension, bool sees_all, struct buffer *out)
 {
     const struct delivery *delivery = ctx;
@@ -172,6 +179,7 @@ bool delivery_open(struct delivery *delivery, const struct config *config, struc
                                           .check_callback = check_callback,
                                           .write_endpoints = write_endpoints,
                                           .test = post_test};
+    delivery->callbacks = (struct queue_callback_rule){.allows = allows_callback, .ctx = delivery};
     return true;
 }
 

@@ -11,6 +11,7 @@
 #define TARRY_SERVER_DELIVERY_H
 
 #include "http/front.h"
+#include "queue/door.h"
 #include "server/backend.h"
 #include "server/config.h"
 
@@ -21,6 +22,7 @@ struct delivery {        /* zeroed: closed */
     struct deliver *deliver;
     struct reactor *reactor;
     struct http_hooks hooks;
+    struct queue_callback_rule callbacks; /* for the doors of all queues */
     bool is_stopping; /* used on the first reactor */
 };
 

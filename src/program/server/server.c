@@ -609,6 +609,8 @@ static bool open_delivery(struct server *server)
                        per->queue, per->waiters, server->lateness, server->traces.tracer, error))
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        queue_rule_callbacks(server->per_reactor[i].queue, &server->delivery.callbacks);
     return schedules_open(&server->schedules, server->config.now->tzdir, &server->delivery.hooks,
                           per->reactor, per->queue, per->waiters,
                           feed_desk_at(server->feed, per->index)) ||

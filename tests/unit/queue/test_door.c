@@ -230,6 +230,55 @@ CLAIM_BETWEEN(internal_calls_pass_without_rules, open_door, close_door)
     assert_null(got.checks);
 }
 
+/* ---- callbacks of jobs ---- */
+
+static bool allows_good(void *ctx, struct slice url)
+{
+    (*(size_t *)ctx)++;
+    return slice_is(url, "https://good/");
+}
+
+static struct queue_push push_with(struct buffer *meta, const char *name, const char *value)
+{
+    struct queue_push push = push_to("allowed");
+    buffer_init(meta, JOB_META_BYTES_MAX);
+    assert_int_equal(job_meta_add(meta, slice_of("a"), slice_of("b")), JOB_META_OK);
+    assert_int_equal(job_meta_add(meta, slice_of(name), slice_of(value)), JOB_META_OK);
+    push.meta = buffer_slice(meta);
+    return push;
+}
+
+CLAIM_BETWEEN(a_callers_job_may_only_have_an_allowed_callback, open_door, close_door)
+{
+    size_t calls = 0;
+    const struct queue_callback_rule rule = {.allows = allows_good, .ctx = &calls};
+    struct buffer metas[3];
+    struct queue_push three[] = {push_with(&metas[0], JOB_META_CALLBACK, "https://good/"),
+                                 push_with(&metas[1], JOB_META_CALLBACK, "https://bad/"),
+                                 push_with(&metas[2], "callback", "https://bad/")};
+    queue_rule_callbacks(&queue, &rule);
+    queue_push(&queue, three, 3, of_caller());
+    assert_int_equal(checks[0].status, QUEUE_OK);
+    assert_int_equal(checks[1].status, QUEUE_BAD_OPTION);
+    assert_string_equal(checks[1].detail, "callback");
+    assert_int_equal(checks[2].status, QUEUE_OK);
+    assert_int_equal(seen.asked, 2); /* the bad one is not charged */
+    queue_push(&queue, &three[1], 1, (struct queue_reply_to){0});
+    assert_null(got.checks); /* tarry's own */
+    for (size_t i = 0; i < COUNT_OF(metas); i++)
+        buffer_fini(&metas[i]);
+}
+
+CLAIM_BETWEEN(without_a_rule_no_callers_job_has_a_callback, open_door, close_door)
+{
+    struct buffer meta;
+    struct queue_push push = push_with(&meta, JOB_META_CALLBACK, "https://good/");
+    queue_push(&queue, &push, 1, of_caller());
+    assert_int_equal(checks[0].status, QUEUE_BAD_OPTION);
+    assert_int_equal(seen.asked, 0);
+    buffer_fini(&meta);
+}
+
 CLAIM_BETWEEN(a_rejected_topic_change_is_audited_before_its_reply, open_door, close_door)
 {
     const struct queue_topic_call purge = {.verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t")};

@@ -9,6 +9,13 @@ static bool is_delivery_on(void *ctx)
     return false;
 }
 
+static bool allows_callback(void *ctx, struct slice url)
+{
+    (void)ctx;
+    (void)url;
+    return false;
+}
+
 /* Rejects every extension, because deliver also handles dead letters. */
 static bool check_extension(void *ctx, struct slice topic, struct slice extension, char *error)
 {
@@ -31,6 +38,7 @@ bool delivery_open(struct delivery *delivery, const struct config *config, struc
     (void)tracer;
     delivery->hooks = (struct http_hooks){
         .ctx = delivery, .is_on = is_delivery_on, .check_extension = check_extension};
+    delivery->callbacks = (struct queue_callback_rule){.allows = allows_callback, .ctx = delivery};
     return !config->deliver[0] || feature_missing("delivery", error, DELIVERY_ERROR_BYTES);
 }
 
