@@ -1,5 +1,7 @@
 #include "queue/sharded.h"
 
+#include "base/clock.h"
+
 #include "queue/copy.h"
 #include "queue/cursor.h"
 #include "queue/sharded_gather.h"
@@ -149,7 +151,8 @@ static struct queue_cursor place_of(const struct sharded *sharded, uint32_t part
     const struct sharded_options *options = &sharded->options;
     if (options->number_of_job)
         part = options->number_of_job(options->ctx, part, job->topic, job->id);
-    return (struct queue_cursor){job->due_ms, job->sequence, part};
+    return (struct queue_cursor){
+        .due_ms = job->due_ms, .sequence = job->sequence, .shard = part};
 }
 
 /* Returns whether the last of these jobs is already in the list, because it moved to another part between two
@@ -206,6 +209,14 @@ static enum queue_status list_status(const struct sharded_gather *gather, size_t
     return status;
 }
 
+static void note_skew(const struct sharded *sharded, struct queue_cursor *last)
+{
+    struct clock *clock = sharded->queue.clock ? sharded->queue.clock : &clock_process;
+    last->has_skew = sharded->options.has_skew;
+    if (last->has_skew)
+        last->skew_ms = clock_skew_ms_of(clock);
+}
+
 static void join_list(struct sharded_gather *gather)
 {
     size_t total = 0;
@@ -220,6 +231,7 @@ static void join_list(struct sharded_gather *gather)
     char text[QUEUE_CURSOR_BYTES_MAX];
     size_t found = merge_pages(gather, jobs, &last);
     struct queue_reply reply = {.jobs = jobs, .job_count = found};
+    note_skew(gather->sharded, &last);
     if (found && (more || found < total))
         reply.cursor = slice_make(text, queue_cursor_write(text, &last));
     sharded_gather_finish(gather, &reply);

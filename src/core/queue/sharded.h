@@ -40,6 +40,9 @@ struct sharded_options {
      * is missed, and no list shows a job twice. */
     bool in_turn;
 
+    /* The parts follow steps of the wall clock by the cursors of their lists (queue/cursor.h); so do joint cursors. */
+    bool has_skew;
+
     /* Returns the part that holds (or would hold) this job. The texts may be invalid. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);
     /* Returns the number that cursors use for the shard of a job, if it differs from the number of the part; it

@@ -438,6 +438,7 @@ static struct sharded *handle_make_sharded(struct handle *handle)
     for (uint32_t i = 0; i < count; i++)
         parts[i] = &handle->parts[i].queue;
     return sharded_new(&(struct sharded_options){.parts = parts,
+                                                 .has_skew = true,
                                                  .part_count = count,
                                                  .home = handle->index,
                                                  .leads = true,

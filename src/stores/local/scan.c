@@ -327,10 +327,12 @@ static void list_begin(struct shard *shard, const struct queue_list *list,
     walk.has_cursor = list->cursor.len > 0;
     if (list->first_only && !walk.has_cursor && list_first(shard, list, reply_to))
         return;
-    if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
+    if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after)) {
         completion_status_soon(shard, QUEUE_BAD_CURSOR, reply_to);
-    else
-        scan_begin(shard, &walk, list->with_body, reply_to);
+        return;
+    }
+    queue_cursor_follow(&walk.after, shard_now(shard).skew_ms, list->state == JOB_FINISHED);
+    scan_begin(shard, &walk, list->with_body, reply_to);
 }
 
 /* Starts a purge, a delete, or a redrive of all jobs. */
@@ -441,7 +443,11 @@ static void list_finish(struct shard *shard, struct scan *scan)
     if (count && (walk->more || count < walk->found.count)) {
         const struct engine_view *last = &walk->found.at[count - 1];
         struct queue_cursor at = {
-            .due_ms = last->due_ms, .sequence = last->sequence, .shard = walk->shard};
+            .due_ms = last->due_ms,
+            .sequence = last->sequence,
+            .shard = walk->shard,
+            .has_skew = true,
+            .skew_ms = shard_now(shard).skew_ms};
         cursor = slice_make(text, queue_cursor_write(text, &at));
     }
     struct engine_view *views = walk->found.at;

@@ -591,6 +591,7 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
     *cursor = (struct slice){0};
     if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
         return QUEUE_BAD_CURSOR;
+    queue_cursor_follow(&walk.after, now.skew_ms, list->state == JOB_FINISHED);
     if (!engine_topic_show(memory->engine, list->topic, now, &topic))
         return QUEUE_NOT_FOUND;
     if (!walk_init(&walk, memory->engine))
@@ -606,7 +607,10 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
     }
     if (*count && (walk.more || *count < found)) {
         const struct job *last = &out[*count - 1]->shown.job;
-        struct queue_cursor at = {.due_ms = last->due_ms, .sequence = last->sequence};
+        struct queue_cursor at = {.due_ms = last->due_ms,
+                                  .sequence = last->sequence,
+                                  .has_skew = true,
+                                  .skew_ms = now.skew_ms};
         *cursor = slice_make(cursor_text, queue_cursor_write(cursor_text, &at));
     }
     walk_fini(&walk);

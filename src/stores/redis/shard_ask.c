@@ -276,7 +276,9 @@ static void reply_listed(struct inquiry *inquiry, const struct redis_head *head,
     }
     if (answer.job_count) {
         const struct job *last = &jobs[answer.job_count - 1].job;
-        struct queue_cursor at = {last->due_ms, last->sequence, inquiry->shard->options.index};
+        struct queue_cursor at = {.due_ms = last->due_ms,
+                                  .sequence = last->sequence,
+                                  .shard = inquiry->shard->options.index};
         answer.jobs = jobs;
         if (more)
             answer.cursor = slice_make(cursor, queue_cursor_write(cursor, &at));
