@@ -31,9 +31,9 @@ struct reactor {
     uint32_t index;
     bool in_hooks, needs_iteration;
     pthread_t thread;
-    int64_t now_us;    /* of this iteration; 0: not read yet */
-    int64_t polled_us; /* an upper bound of when the poll returned */
-    int64_t ended_us;  /* end of the previous iteration */
+    int64_t now_us;             /* of this iteration; 0: not read yet */
+    int64_t polled_us;          /* an upper bound of when the poll returned */
+    int64_t ended_us;           /* end of the previous iteration */
     int64_t ended_processor_us; /* processor time of the thread at that end */
     _Atomic uint64_t iterations, letters;
     struct peak longest_us, longest_processor_us;

@@ -151,8 +151,7 @@ static struct queue_cursor place_of(const struct sharded *sharded, uint32_t part
     const struct sharded_options *options = &sharded->options;
     if (options->number_of_job)
         part = options->number_of_job(options->ctx, part, job->topic, job->id);
-    return (struct queue_cursor){
-        .due_ms = job->due_ms, .sequence = job->sequence, .shard = part};
+    return (struct queue_cursor){.due_ms = job->due_ms, .sequence = job->sequence, .shard = part};
 }
 
 /* Returns whether the last of these jobs is already in the list, because it moved to another part between two

@@ -251,8 +251,8 @@ void beanstalk_connection_wake(struct beanstalk_connection *connection, int64_t 
 /* ---- open ---- */
 
 void beanstalk_connection_open(struct beanstalk_connection *connection, struct reactor *reactor,
-                               int fd,
-                               bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
+                               int fd, bool is_unix, size_t bytes_max, char *read_at,
+                               struct budget *budget,
                                const struct beanstalk_connection_events *events)
 {
     uv_loop_t *loop = reactor_loop(reactor);

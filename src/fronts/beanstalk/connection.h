@@ -23,7 +23,7 @@
 #include <uv.h>
 
 enum {
-    BEANSTALK_READ_BYTES = 64 * 1024,    /* per read */
+    BEANSTALK_READ_BYTES = 64 * 1024,      /* per read */
     BEANSTALK_UNSENT_BYTES_MAX = 64 * 1024 /* limit above which no command may begin */
 };
 
@@ -68,8 +68,8 @@ struct beanstalk_connection {
  * `ended` and `gone`. The caller zeroes the memory; `read_at` and `budget` must outlive the
  * connection. */
 void beanstalk_connection_open(struct beanstalk_connection *connection, struct reactor *reactor,
-                               int fd,
-                               bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
+                               int fd, bool is_unix, size_t bytes_max, char *read_at,
+                               struct budget *budget,
                                const struct beanstalk_connection_events *events);
 void beanstalk_connection_end(struct beanstalk_connection *connection);
 

@@ -99,10 +99,12 @@ static int write_later(struct http_connection *connection, struct buffer *out, s
     count_out(connection, 0);
     *out = (struct buffer){0};
     connection->unsent.out_at += plain;
-    int code = outflow_start(&writing->outflow, writing->bytes.at + done, writing->bytes.len - done);
+    int code =
+        outflow_start(&writing->outflow, writing->bytes.at + done, writing->bytes.len - done);
     if (code != 0) {
         if (code < 0)
-            connection->unsent.out_at -= unread_of(writing, outflow_left_at_most(&writing->outflow));
+            connection->unsent.out_at -=
+                unread_of(writing, outflow_left_at_most(&writing->outflow));
         writing_free(writing);
         return code;
     }

@@ -23,7 +23,7 @@ struct delivery {        /* zeroed: closed */
     struct reactor *reactor;
     struct http_hooks hooks;
     struct queue_callback_rule callbacks; /* for the doors of all queues */
-    bool is_stopping; /* used on the first reactor */
+    bool is_stopping;                     /* used on the first reactor */
 };
 
 /* Opens push delivery with the policy file of `config`; without one, nothing is delivered. `reactor`,

@@ -442,12 +442,11 @@ static void list_finish(struct shard *shard, struct scan *scan)
         bytes += walk->found.at[count++].place.bytes;
     if (count && (walk->more || count < walk->found.count)) {
         const struct engine_view *last = &walk->found.at[count - 1];
-        struct queue_cursor at = {
-            .due_ms = last->due_ms,
-            .sequence = last->sequence,
-            .shard = walk->shard,
-            .has_skew = true,
-            .skew_ms = shard_now(shard).skew_ms};
+        struct queue_cursor at = {.due_ms = last->due_ms,
+                                  .sequence = last->sequence,
+                                  .shard = walk->shard,
+                                  .has_skew = true,
+                                  .skew_ms = shard_now(shard).skew_ms};
         cursor = slice_make(text, queue_cursor_write(text, &at));
     }
     struct engine_view *views = walk->found.at;

@@ -140,10 +140,10 @@ static bool shard_is_quiet(const struct shard *shard)
     return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
            !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
            list_is_empty(&shard->soon) && list_is_empty(&shard->heavy) &&
-           list_is_empty(&shard->parked) && list_is_empty(&shard->held) && list_is_empty(&shard->scans) && events_is_empty(shard) &&
-           !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
-           !shard->notifying_step && !topics_is_busy(shard) &&
-           (shard->broken || wal_open_is_empty(shard->wal));
+           list_is_empty(&shard->parked) && list_is_empty(&shard->held) &&
+           list_is_empty(&shard->scans) && events_is_empty(shard) && !shard->readings &&
+           !shard->committing && !shard->keeping_up && !shard->stepped && !shard->notifying_step &&
+           !topics_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 /* Logs when pushes are refused for lack of disk space, and when they are accepted again. */

@@ -12,7 +12,7 @@
 enum {
     SMALL_BYTES = 768, /* of a completion: one result with a topic and an id of usual length */
     MOVED_CHECK_MS = 500,
-    ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
+    ROUNDS_MAX = 8, /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
     HEAVY_BYTES = 16 * 1024,
     TOPICS_AT_ONCE = 256, /* records of topics per step */

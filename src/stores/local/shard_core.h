@@ -97,7 +97,8 @@ struct shard {
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, notifying_step;
-    uint32_t reply_marks; /* shard_checkpointed: not reached yet; while there are some, no file is dropped */
+    uint32_t
+        reply_marks; /* shard_checkpointed: not reached yet; while there are some, no file is dropped */
     bool has_run;
     bool stepped; /* the wall clock stepped; not reported yet */
     /* Commands, and the number of steps for which a commit was held back: hold_commit in

@@ -34,9 +34,10 @@ CLAIM(a_written_cursor_is_read_again)
 
 CLAIM(rejects_other_texts)
 {
-    static const char *const texts[] = {"",      "1",        "1-2",       "1-2-",       "-1-2-3", "1-2-3-",
-                                        "x-2-3", "1-2-3-4-", "1-2-3-4-5", "1-2-3 ",     "1--2-3",
-                                        "ffffffffffffffff-2-3", "1-2-3-xyz"};
+    static const char *const texts[] = {"",          "1",      "1-2",    "1-2-",
+                                        "-1-2-3",    "1-2-3-", "x-2-3",  "1-2-3-4-",
+                                        "1-2-3-4-5", "1-2-3 ", "1--2-3", "ffffffffffffffff-2-3",
+                                        "1-2-3-xyz"};
     struct queue_cursor out;
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (queue_cursor_parse(slice_of(texts[i]), &out))
