@@ -4,7 +4,7 @@
 export const KIND_FIELDS = [
     { name: "exchange", of: /^amqps?:/ },
     { name: "routing_key", standard: "{topic}", of: /^amqps?:/ },
-    { name: "topic", standard: "{topic}", of: /^(kafka|rocketmq)s?:/ },
+    { name: "topic", standard: "{topic}", of: /^(kafka|rocketmq|mqtt)s?:/ },
     { name: "key", standard: "{id}", of: /^kafkas?:/ },
     { name: "destination", standard: "/queue/{topic}", of: /^stomps?:/ },
     { name: "tags", of: /^rocketmqs?:/ },
@@ -13,4 +13,5 @@ export const KIND_FIELDS = [
     { name: "region", of: /^awss?:/ },
     { name: "message_group", standard: "{topic}", of: /^awss?:/ },
     { name: "deduplication", of: /^awss?:/ },
+    { name: "expiry", of: /^mqtts?:/ },
 ];

@@ -14,7 +14,7 @@ def kinds_of_targets():
     return {kind: (title, scheme) for kind, title, scheme in re.findall(r"^([a-z]+) (\w+): ([a-z]+)", table, re.M) if kind != "http"}
 
 
-PEERS = {"amqp": "rabbitmq", "stomp": "activemq"}  # modules of this folder that have another name than the kind
+PEERS = {"amqp": "rabbitmq", "stomp": "activemq", "mqtt": "mosquitto"}  # modules of this folder that have another name than the kind
 NEEDS = {kind: re.compile(rf"from {PEERS.get(kind, kind)} import|import {PEERS.get(kind, kind)}\b") for kind in kinds_of_targets()} | {
     "redis": re.compile(r"start_redis|redis_servers|redis_serving|RedisServer"),
     "sql": re.compile(r"from postgres import|start_postgres|from mariadb import"),
