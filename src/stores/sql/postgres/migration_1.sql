@@ -1506,8 +1506,8 @@ BEGIN
       j.backoff_steps, NULL::text, NULL::int, j.batches, CASE WHEN j.own IS NOT NULL THEN tarry._waiting(j.own) END;
 END $$;
 
--- Groups that may be served next, in their order, as a take of this session has left them, if all groups were read at most 0.3 s ago; '{}': unknown. They only tell
--- a take where to look: it reads and locks their rows. A setting has the hints of one of 16 topics.
+-- Returns the groups that may be served next, in their order, as a take of this session has left them, if all groups were read at most 0.3 s ago; '{}':
+-- unknown. A take reads and locks the rows of these groups before it serves them. Each of 16 settings has the hints of one topic.
 CREATE FUNCTION tarry._hints(p_topic int, p_level int, p_now bigint) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
 DECLARE parts text[] := string_to_array(current_setting('tarry.groups_' || p_topic % 16, true), ' ');
 BEGIN
