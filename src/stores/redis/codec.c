@@ -17,7 +17,10 @@ enum {
     HAS_PAST = 16,
     HAS_KEEP = 32,
     HAS_GROUP = 64,
-    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP | HAS_GROUP
+    PUSH_HAS_BATCH = DUE_IS_WALL,  /* in a push, where the due has no flag */
+    RECORD_HAS_BATCH = HAS_PAST,   /* in a record, which has no past */
+    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP | HAS_GROUP |
+            RECORD_HAS_BATCH
 };
 
 /* Flags next to the state of a try; IS_HELD, IS_REQUESTED: next to the state in a result. */
@@ -155,6 +158,7 @@ static unsigned flags_of(const struct queue_push *push)
     return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
            (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
            (push->group.len ? HAS_GROUP : 0u) | (push->has_keep_finished ? HAS_KEEP : 0u) |
+           (push->batch ? PUSH_HAS_BATCH : 0u) |
            (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
@@ -164,9 +168,51 @@ static struct slice type_text(const struct queue_push *push)
     return media_number(push->content_type) ? (struct slice){0} : push->content_type;
 }
 
-static size_t tail_bytes(const struct queue_push *push, unsigned flags)
+enum {
+    BATCH_FIXED_BYTES = 6 + 4 + 6 + 6 + 1 + 4 * BATCH_OUTCOMES + 1,
+    BATCH_BYTES_MAX = 2 + BATCH_FIXED_BYTES + REDIS_ID_PACKED_BYTES + JOB_BATCH_BYTES_MAX
+};
+
+/* Returns the batches of a push, without what the script knows. */
+static struct job_batch own_batch(const struct queue_batch *batch)
 {
-    return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
+    struct job_batch own = {.topic = batch->topic, .id = batch->id, .waits = batch->waits};
+    if (!batch->waits)
+        return own;
+    own.on_dead = batch->on_dead ? batch->on_dead : BATCH_GO;
+    own.members = batch->members;
+    own.wait_ms = batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS;
+    own.close_ms = batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS;
+    return own;
+}
+
+/* Packs the batches of a push: their length, parent, expected members, wait and close, on_dead, members that ended
+ * elsewhere by outcome, the stored id of the named batch, and job_batch_encode without what the script knows. */
+static size_t pack_batch(const struct queue_batch *batch, char into[BATCH_BYTES_MAX])
+{
+    char room[REDIS_ID_PACKED_BYTES], encoded[JOB_BATCH_BYTES_MAX];
+    const struct job_batch own = own_batch(batch);
+    struct slice id = batch->id.len ? redis_id_store(batch->id, room) : slice_of("");
+    size_t encoded_bytes = job_batch_encode(&own, encoded);
+    struct packed packed = {.len = 0};
+    packed_put(&packed, BATCH_FIXED_BYTES + id.len + encoded_bytes, 2);
+    packed_put(&packed, batch->parent_delivery, 6);
+    packed_put(&packed, batch->members, 4);
+    packed_put(&packed, (uint64_t)own.wait_ms, 6);
+    packed_put(&packed, (uint64_t)own.close_ms, 6);
+    packed_put(&packed, own.on_dead, 1);
+    for (int i = 0; i < BATCH_OUTCOMES; i++)
+        packed_put(&packed, batch->past.of[i], 4);
+    packed_put(&packed, id.len, 1);
+    memcpy(into, packed.at, packed.len);
+    memcpy(into + packed.len, id.at, id.len);
+    memcpy(into + packed.len + id.len, encoded, encoded_bytes);
+    return packed.len + id.len + encoded_bytes;
+}
+
+static size_t tail_bytes(const struct queue_push *push, unsigned flags, size_t batch_bytes)
+{
+    return (flags & HAS_PAST ? 7 + push->past.error.len : 0) + batch_bytes +
            (flags & HAS_POLICY ? POLICY_BYTES + steps_bytes(&push->policy.backoff) : 0) +
            (flags & HAS_KEEP ? 6 : 0) + (flags & HAS_GROUP ? 1 + push->group.len : 0) +
            (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
@@ -177,9 +223,11 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 static void pack_tail(struct buffer *args, const struct queue_push *push, unsigned flags)
 {
     struct packed head = {.len = 0};
+    char batch[BATCH_BYTES_MAX];
+    size_t batch_bytes = push->batch ? pack_batch(push->batch, batch) : 0;
     uint8_t media = media_number(push->content_type);
     buffer_append_byte(args, '$');
-    buffer_append_u64(args, tail_bytes(push, flags));
+    buffer_append_u64(args, tail_bytes(push, flags, batch_bytes));
     buffer_append(args, "\r\n", 2);
     if (flags & HAS_PAST) {
         packed_put(&head, push->past.dead, 1);
@@ -189,6 +237,7 @@ static void pack_tail(struct buffer *args, const struct queue_push *push, unsign
         buffer_append_slice(args, push->past.error);
         head.len = 0;
     }
+    buffer_append(args, batch, batch_bytes);
     if (flags & HAS_POLICY)
         append_policy(args, &head, &push->policy);
     if (flags & HAS_KEEP)
@@ -397,9 +446,10 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
         redis_command_arg(args, answer->verb == QUEUE_EXTEND ? answer->progress : error);
 }
 
-/* Three verbs in addition to those of queue.h: cancel a dead job if it is still the one meant;
- * cancel, or request it if the job is leased; cancel a waiting job if it is still the one meant. */
-enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST, CANCEL_WAITING };
+/* Verbs in addition to those of queue.h: cancel a dead job if it is still the one meant; cancel, or request it if the
+ * job is leased; cancel a waiting job if it is still the one meant. A close has another number than there. */
+enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST, CANCEL_WAITING, CLOSE };
+enum { CANCEL_WITH_MEMBERS = 1 }; /* in place of when */
 
 #define DELIVERY_MAX 0xffffffffffff /* not used by any job */
 
@@ -409,6 +459,8 @@ static uint64_t verb_of(const struct queue_change *change)
         return CANCEL_DEAD;
     if (change->lease.len)
         return CANCEL_WAITING;
+    if (change->verb == QUEUE_CLOSE)
+        return CLOSE;
     return change->verb == QUEUE_CANCEL && change->request ? CANCEL_OR_REQUEST
                                                            : (uint64_t)change->verb;
 }
@@ -427,7 +479,11 @@ void redis_pack_change(struct buffer *args, const struct queue_change *change)
     struct packed packed = {.len = 0};
     pack_id(args, change->id);
     packed_put(&packed, verb_of(change), 1);
-    packed_put(&packed, is_reschedule ? change->when.due : 0u, 1);
+    packed_put(&packed,
+               is_reschedule                                             ? change->when.due
+               : change->verb == QUEUE_CANCEL && change->members ? CANCEL_WITH_MEMBERS
+                                                                         : 0u,
+               1);
     packed_put(&packed, has_priority, 1);
     packed_put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
     packed_put(&packed, ms_or_delivery(change), 6);
@@ -584,12 +640,15 @@ static void read_steps(struct unpacking *in, struct backoff *out)
 
 static void read_status(struct unpacking *in, struct queue_result *out)
 {
-    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_REQUESTED);
+    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_STATUSES - 1);
     unsigned state = read_up_to(in, 1, IS_REQUESTED | IS_HELD | JOB_FINISHED);
     out->cancel_requested = state & IS_REQUESTED;
     out->state = (enum job_state)(state & ~(unsigned)(IS_REQUESTED | IS_HELD));
     in->failed |= out->state > JOB_FINISHED;
-    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* the only one scripts reject */
+    /* The only ones that scripts reject: a time, and a batch that is too deep. */
+    out->detail = out->status != QUEUE_BAD_OPTION ? NULL
+                  : out->state == JOB_FINISHED    ? "batch"
+                                                  : "at";
 }
 
 bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
@@ -686,10 +745,11 @@ static struct slice read_content_type(struct unpacking *in)
     return type;
 }
 
-static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out)
+/* Sets *own to the state of the job's own batch; empty: the record has none. */
+static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out, struct slice *own)
 {
     unsigned flags = read_up_to(in, 1, FLAGS);
-    in->failed |= (flags & HAS_PAST) != 0;
+    *own = (struct slice){0};
     out->priority = (uint16_t)read_number(in, 2);
     out->sequence = read_number(in, 6);
     out->due_ms = out->first_due_ms = read_ms(in) - adjust_ms;
@@ -705,10 +765,17 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
         out->group = read_text(in, read_up_to(in, 1, JOB_GROUP_BYTES_MAX));
         in->failed |= !out->group.len;
     }
+    if (flags & RECORD_HAS_BATCH) {
+        struct unpacking part = {.rest = read_text(in, read_number(in, 2))};
+        (void)read_text(&part, read_number(&part, 1)); /* the id of the batch as stored */
+        *own = read_text(&part, read_number(&part, 1));
+        out->batch = part.rest;
+        in->failed |= part.failed;
+    }
     if (flags & HAS_CONTENT_TYPE)
         out->content_type = read_content_type(in);
     if (flags & HAS_META)
-        out->meta = read_text(in, read_up_to(in, 2, JOB_META_BYTES_MAX));
+        out->meta = read_text(in, read_up_to(in, 2, JOB_META_BYTES_MAX + BATCH_META_BYTES_MAX));
     out->body = in->rest;
 }
 
@@ -767,8 +834,9 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
                       int64_t adjust_ms, struct job *out)
 {
     struct unpacking in = {.rest = record};
+    struct slice own;
     *out = (struct job){0};
-    read_record(&in, adjust_ms, out);
+    read_record(&in, adjust_ms, out, &own);
     if (attempt.len && !in.failed) {
         in.rest = attempt;
         read_try(&in, adjust_ms, out);
@@ -785,7 +853,46 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }
 
-/* Flags of a kept job, in the order of its texts. */
+/* Bits of the state of a batch. */
+enum { BATCH_IS_CLOSED = 1, BATCH_HAS_ENDED = 2 };
+
+bool redis_unpack_waiting(struct slice record, bool is_taken, struct queue_job *job,
+                          struct queue_waiting *room)
+{
+    struct job_batch batch;
+    struct job ignored;
+    struct slice own;
+    struct unpacking in = {.rest = record};
+    if (!job->job.batch.len)
+        return true;
+    if (!job_batch_decode(job->job.batch, &batch))
+        return false;
+    if (!batch.waits)
+        return true;
+    read_record(&in, 0, &ignored, &own);
+    *room = (struct queue_waiting){.on_dead = batch.on_dead};
+    job->waiting = room;
+    if (!own.len)
+        return true; /* its state was lost */
+    in = (struct unpacking){.rest = own};
+    unsigned bits = (unsigned)read_number(&in, 1);
+    room->is_closed = bits & BATCH_IS_CLOSED;
+    room->has_ended = bits & BATCH_HAS_ENDED;
+    (void)read_text(&in, 1 + 1 + 6); /* on_dead, depth, number */
+    for (int i = 0; i < BATCH_OUTCOMES; i++)
+        room->counts.of[i] = (uint32_t)read_number(&in, 4);
+    (void)read_text(&in, 4 + 6 + 6 + 1 + 6); /* expected; end of the wait, last time for a close, due */
+    size_t outcome_bytes = read_up_to(&in, 1, BATCH_META_BYTES_MAX);
+    if (in.failed || outcome_bytes > job->job.meta.len)
+        return false;
+    if (!is_taken)
+        job->job.meta.len -= outcome_bytes;
+    if (!room->has_ended && job->job.state != JOB_DEAD)
+        job->job.due_ms = 0;
+    return true;
+}
+
+/* Flags of a kept job, in the order of its texts, but for the batch, which is behind the result. */
 enum {
     KEPT_META = 1,
     KEPT_CONSUMER = 2,
@@ -794,7 +901,8 @@ enum {
     KEPT_RESULT = 16,
     KEPT_TYPE = 32,
     KEPT_BODY = 64,
-    KEPT_FLAGS = 127
+    KEPT_BATCH = 128,
+    KEPT_FLAGS = 255
 };
 
 static void read_end(struct unpacking *in, struct slice result, struct queue_end *end)
@@ -818,7 +926,8 @@ bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out, st
     out->attempt = (uint32_t)read_number(&in, 4);
     end->duration_ms = (int64_t)read_number(&in, 4);
     if (flags & KEPT_META)
-        out->meta = read_text(&in, read_up_to(&in, 2, JOB_META_BYTES_MAX));
+        out->meta =
+            read_text(&in, read_up_to(&in, 2, JOB_META_BYTES_MAX + BATCH_META_BYTES_MAX));
     if (flags & KEPT_CONSUMER)
         out->consumer = read_text(&in, read_up_to(&in, 1, JOB_CONSUMER_BYTES_MAX));
     if (flags & KEPT_HISTORY)
@@ -830,6 +939,8 @@ bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out, st
         struct slice bytes = read_text(&in, read_up_to(&in, 4, 2 * JOB_RESULT_BYTES_MAX));
         read_end(&result, bytes, end);
     }
+    if (flags & KEPT_BATCH)
+        out->batch = read_text(&in, read_up_to(&in, 2, JOB_BATCH_BYTES_MAX));
     if (flags & KEPT_TYPE)
         out->content_type = read_content_type(&in);
     if (flags & KEPT_BODY)

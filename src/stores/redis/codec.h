@@ -18,7 +18,7 @@ enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2, REDIS_
 /* The number of reply elements for a taken job. */
 enum { REDIS_TAKE_ELEMENTS = 3 };
 
-/* Packs a push. `id_is_made`: the id was generated for this push, so the script need not check
+/* Packs a push; a lease in batch->parent_delivery is known. `id_is_made`: the id was generated for this push, so the script need not check
  * whether a job has it. */
 void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made);
 /* Packs an answer. `delivery`: the lease's delivery number, below 2^48. */
@@ -56,6 +56,10 @@ bool redis_unpack_rank(struct slice *rest, int64_t adjust_ms, struct queue_rank 
  * is empty, `state` gives the job's state. */
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
                       int64_t adjust_ms, struct job *out);
+/* Unpacks the batch of a waiting job into `room`, and sets job->waiting to it; nothing happens if the job has no batch of its
+ * own. Only a taken job shows the outcome, which is at the end of its meta. Returns false if it is malformed. */
+bool redis_unpack_waiting(struct slice record, bool is_taken, struct queue_job *job,
+                          struct queue_waiting *room);
 /* Unpacks a kept job: everything but topic and id. Its due and sequence are those of a list
  * (queue_finished_rank). */
 bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out,

@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 13 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 14 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -59,7 +59,7 @@ static const struct source {
 /* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {PART(base),   PART(topics),   PART(leaves), PART(history),
                                       PART(jobs),   PART(keeping),  PART(events), PART(flow),
-                                      PART(due),    PART(answers),  PART(takes),  PART(ending),
+                                      PART(batches), PART(due),    PART(answers),  PART(takes),  PART(ending),
                                       PART(moving), PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];

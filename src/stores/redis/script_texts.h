@@ -17,6 +17,7 @@ REDIS_LUA(common_jobs);
 REDIS_LUA(common_keeping);
 REDIS_LUA(common_events);
 REDIS_LUA(common_flow);
+REDIS_LUA(common_batches);
 REDIS_LUA(common_due);
 REDIS_LUA(common_answers);
 REDIS_LUA(common_takes);

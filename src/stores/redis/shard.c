@@ -622,6 +622,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .keeps_finished = true,
                                .awaits = true,
                                .groups = true,
+                               .batches = true,
                                .strict_groups = true,
                                .soon = true};
     memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);

@@ -168,21 +168,28 @@ static enum queue_status read_status(const struct redis_head *head, uint8_t *mor
     return (enum queue_status)status;
 }
 
-/* Reads a job, or a kept one with its end in `room`. */
+/* What a job refers to. */
+struct job_room {
+    struct queue_end end;
+    struct queue_waiting waiting;
+};
+
+/* Reads a job, or a kept one. */
 static bool read_either(struct slice record, struct slice attempt, enum job_state state,
-                        int64_t adjust_ms, struct queue_job *out, struct queue_end *room)
+                        int64_t adjust_ms, struct queue_job *out, struct job_room *room)
 {
     if (state != JOB_FINISHED)
-        return redis_unpack_job(record, attempt, state, adjust_ms, &out->job);
-    out->end = room;
-    return redis_unpack_kept(record, adjust_ms, &out->job, room);
+        return redis_unpack_job(record, attempt, state, adjust_ms, &out->job) &&
+               redis_unpack_waiting(record, false, out, &room->waiting);
+    out->end = &room->end;
+    return redis_unpack_kept(record, adjust_ms, &out->job, &room->end);
 }
 
 /* ---- get ---- */
 
 static enum queue_status read_got(const struct inquiry *inquiry, const struct redis_head *head,
                                   const redisReply *reply, struct queue_job *out,
-                                  struct queue_end *room)
+                                  struct job_room *room)
 {
     struct slice record, attempt;
     uint8_t state;
@@ -204,7 +211,7 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
 {
     struct inquiry *inquiry = list_entry(call, struct inquiry, call);
     struct queue_job job = {0};
-    struct queue_end room;
+    struct job_room room;
     struct queue_reply answer = {.status = redis_shard_status(end)};
     if (end == REDIS_CALL_OK) {
         redis_shard_note_head(inquiry->shard, head);
@@ -238,7 +245,7 @@ static bool get_begin(struct redis_shard *shard, const struct command *command,
 /* Storage for a listed job. */
 struct listed_room {
     char id[REDIS_ID_ROOM_BYTES];
-    struct queue_end end;
+    struct job_room job;
 };
 
 static bool read_listed(struct inquiry *inquiry, const struct redis_head *head,
@@ -251,7 +258,7 @@ static bool read_listed(struct inquiry *inquiry, const struct redis_head *head,
     if (!redis_element(reply, at, &stored) || !redis_element(reply, at + 1, &state) ||
         !redis_element(reply, at + 2, &record) || !redis_element(reply, at + 3, &attempt) ||
         !redis_unpack_u8(&state, &number) || !redis_id_show(stored, room->id, &id) ||
-        !read_either(record, attempt, (enum job_state)number, head->adjust_ms, out, &room->end) ||
+        !read_either(record, attempt, (enum job_state)number, head->adjust_ms, out, &room->job) ||
         !redis_unpack_held(state, head->adjust_ms, out))
         return false;
     out->job.topic = inquiry->topic;

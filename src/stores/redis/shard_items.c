@@ -9,6 +9,10 @@
 
 #include <stdlib.h>
 
+/* As in scripts/common/base.lua. */
+_Static_assert(QUEUE_BATCH_CLOSED == 36 && QUEUE_NO_BATCH == 37 && QUEUE_WAITS == 38 &&
+                   QUEUE_TOO_MANY_BATCHES == 39 && QUEUE_TOO_MANY_MEMBERS == 40,
+               "statuses of the scripts");
 enum { FAR_MS = 60000 /* as in scripts/common/base.lua: later jobs are packed */ };
 
 /* ---- a call: replied to once each item has a result ---- */
@@ -148,6 +152,19 @@ static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
                                                .begin = push_begin,
                                                .done = push_done};
 
+/* Sets the delivery of the parent from its lease, if it is valid. Returns false before the first connection, when leases
+ * cannot be checked. */
+static bool prove_parent(struct redis_shard *shard, struct queue_batch *batch)
+{
+    const struct mac_key *key = redis_session_lease_key(shard->session);
+    uint32_t number;
+    uint64_t delivery;
+    if (key && redis_lease_parse(batch->parent, key, &number, &delivery) &&
+        number == shard->options.index)
+        batch->parent_delivery = delivery;
+    return key != NULL;
+}
+
 static enum queue_status push_add(struct redis_shard *shard, const struct queue_push *push,
                                   struct request *request, uint32_t index)
 {
@@ -155,7 +172,15 @@ static enum queue_status push_add(struct redis_shard *shard, const struct queue_
         redis_batch_need(shard, &pushes, push->topic, (struct redis_take_terms){0});
     if (!batch)
         return QUEUE_NO_MEMORY;
-    redis_pack_push(&batch->call.args, push, push->id_is_made);
+    struct queue_push proved = *push;
+    struct queue_batch batches;
+    if (push->batch && push->batch->parent.len) {
+        batches = *push->batch;
+        if (!prove_parent(shard, &batches))
+            return QUEUE_UNAVAILABLE;
+        proved.batch = &batches;
+    }
+    redis_pack_push(&batch->call.args, &proved, push->id_is_made);
     redis_batch_add(batch, request, index)->when = push->when;
     return QUEUE_OK;
 }

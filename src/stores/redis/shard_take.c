@@ -26,6 +26,7 @@ struct picked {
     size_t count;
     struct picked_text {
         char id[REDIS_ID_ROOM_BYTES], lease[REDIS_LEASE_BYTES];
+        struct queue_waiting waiting;
     } * texts;
 };
 
@@ -39,7 +40,8 @@ static bool picked_add(struct picked *picked, const struct redis_shard *shard,
     if (!redis_element(reply, at, &topic) || !redis_element(reply, at + 1, &stored) ||
         !redis_element(reply, at + 2, &record) || !redis_element(reply, at + 3, &attempt) ||
         !redis_id_show(stored, text->id, &id) ||
-        !redis_unpack_job(record, attempt, JOB_LEASED, head->adjust_ms, &out->job))
+        !redis_unpack_job(record, attempt, JOB_LEASED, head->adjust_ms, &out->job) ||
+        !redis_unpack_waiting(record, true, out, &text->waiting))
         return false;
     out->job.topic = topic;
     out->job.id = id;
@@ -147,6 +149,7 @@ struct taken {
     bool leaves_some; /* the topic may have more ready jobs */
     struct taken_text {
         char id[REDIS_ID_ROOM_BYTES], lease[REDIS_LEASE_BYTES];
+        struct queue_waiting waiting;
     } * texts;
 };
 
@@ -312,7 +315,8 @@ static bool read_job(struct redis_batch *batch, const struct redis_head *head,
     taken->bytes += record.len;
     *out = (struct queue_job){0};
     if (!redis_id_show(stored, text->id, &id) ||
-        !redis_unpack_job(record, attempt, JOB_LEASED, head->adjust_ms, &out->job))
+        !redis_unpack_job(record, attempt, JOB_LEASED, head->adjust_ms, &out->job) ||
+        !redis_unpack_waiting(record, true, out, &text->waiting))
         return false;
     out->job.topic = slice_make(batch->topic, batch->topic_bytes);
     out->job.id = id;

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Cancels, reschedules and runs jobs of one topic by id.
-local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, REQUEST, CANCEL_WAITING, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 5, 6, 4
+-- Cancels, reschedules and runs jobs of one topic by id, and closes their batches.
+local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, REQUEST, CANCEL_WAITING, CLOSE, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 5, 6, 7, 4
+local WITH_MEMBERS = 1 -- as `when` of a cancel
 local IS_REQUESTED = 24 -- a status
 begin(KEYS, ticket, name)
 
@@ -40,6 +41,24 @@ local function request(j)
     return answer_of(IS_REQUESTED, j)
 end
 
+-- Changes a job that waits for the members of its batch, other than by a cancel.
+local function change_waiting(b, j, verb, when, ms, priority)
+    if j.state == DEAD and verb ~= CLOSE then return answer_of(IS_DEAD, j) end
+    if verb == RUN then return answer_of(OK, batches.run(b)) end
+    if verb == CLOSE then
+        batches.close(b)
+    elseif when ~= UNCHANGED then
+        if not due_of(when, ms) then return pack('>BBI6', BAD_OPTION, DELAYED, 0) end
+        batches.reschedule(b, when, ms)
+    end
+    if priority then
+        j.priority = priority
+        try_write(t, j)
+    end
+    if feed.listened and verb == RESCHEDULE then feed.publish(feed.RESCHEDULED, name, j.id, j.attempt) end
+    return pack('>BBI6', OK, j.state, 0)
+end
+
 local function change(id, verb, when, has_priority, priority, ms)
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     local j = t and job_find(t, id)
@@ -52,6 +71,10 @@ local function change(id, verb, when, has_priority, priority, ms)
         if j.state == DEAD or j.state == LEASED_STATE or j.delivery ~= ms then return answer_of(CONFLICT, j) end
         verb = CANCEL
     end
+    local b = j.flags % 32 >= batches.RECORD and batches.own(t, j)
+    if verb == CLOSE and not b then return pack('>BBI6', batches.has_own(j) and OK or NOT_FOUND, shown_state(j), 0) end
+    if b and verb ~= CANCEL and verb ~= REQUEST then return change_waiting(b, j, verb, when, ms, has_priority == 1 and priority) end
+    if b and when == WITH_MEMBERS then batches.cancel_members(b) end
     if j.next and (verb == REQUEST or verb == CANCEL) then
         holding.drop_next(t, id)
         j.next = nil

@@ -11,4 +11,5 @@ if not j then
 end
 local history = j.tried and has(t, HISTORIC) and call('HGET', t.history, j.id)
 local held = t.flow and shown_state(j) == READY and flow.held_packed(t, flow.group_of(j)) or ''
-return shown(pack('>BB', OK, shown_state(j)) .. held, {j.record, j.tried and history_shown(j.record, try_of(j), history) or ''})
+local record = j.flags % 32 >= batches.RECORD and batches.shown(t, j.id, j.record) or j.record
+return shown(pack('>BB', OK, shown_state(j)) .. held, {record, j.tried and history_shown(j.record, try_of(j), history) or ''})

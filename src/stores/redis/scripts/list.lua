@@ -125,6 +125,7 @@ local function without_body(record)
     if flags % 2 == 1 then at = topic_rules.policy_end(record) end
     if flags % 64 >= 32 then at = at + 6 end
     if flags >= flow.RECORD then at = at + 1 + byte(record, at) end
+    if flags % 32 >= batches.RECORD then at = batches.skip(record, at) end
     if flags % 4 >= 2 then
         local length = unpack_from('>B', record, at)
         at = at + 1 + (length <= 128 and length or 0)
@@ -138,6 +139,7 @@ for i = 1, min(limit, #found) do
     local record, try = call('HGET', t.jobs, f[3]), call('HGET', t.tries, f[3]) or ''
     if record then
         if try ~= '' and has(t, HISTORIC) then try = history_shown(record, try, call('HGET', t.history, f[3])) end
+        if byte(record) % 32 >= batches.RECORD then record = batches.shown(t, f[3], record) end
         if not with_body then record = without_body(record) end
         bytes = bytes + #record
         if bytes > BYTES_MAX and listed > 0 then break end

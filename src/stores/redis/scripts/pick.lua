@@ -34,6 +34,7 @@ end
 
 -- Leases the job. A job that was not ready yet becomes due now.
 local function lease_job(t, j)
+    if j.flags % 32 >= batches.RECORD then j = batches.taken(t, j) end
     local was_ready = shown_state(j) == READY
     unhang(t, j)
     if not was_ready then j.due, j.first = now, now end

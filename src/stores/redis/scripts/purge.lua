@@ -41,6 +41,7 @@ end
 
 local function forget(members)
     local ids = ids_of(members)
+    if has(t, keeping.FLAG) then batches.purged(t, ids) end
     call_many('HDEL', t.jobs, ids)
     call_many('HDEL', t.tries, ids)
     history_forget(t, ids)

@@ -70,24 +70,30 @@ local function once_remember(spec, once)
     remembers = true
 end
 
-local AFTER = 4
+local AFTER, BATCHED = 4, 8 -- of on_conflict; of the flags of a spec
 
--- The id has a job. The answer that keeps the new one from being stored, and whether it became the successor; nil: the old one is out of the way.
-local function meet(id, on_conflict, record, due)
+-- The id has a job. Returns the answer that keeps the new one from being stored, and whether it became the successor; nil: the old one is out of the way, and
+-- the third value is the record of the new one.
+local function meet(id, on_conflict, record, due, links)
     hang_new()
     local j = job_find(t, id)
-    if on_conflict == AFTER and j.state == LEASED_STATE then
-        return pack('>BBI6', topic_rules.set_next(t, j, record, due) and REPLACED or CREATED, LEASED_STATE, due), true
-    end
     if on_conflict == 2 then return pack('>BBI6', EXISTED, shown_state(j), j.due) end
     if on_conflict == 3 then return pack('>BBI6', CONFLICT, shown_state(j), j.due) end
-    if j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
+    if on_conflict ~= AFTER and j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
+    if links or j.flags % 32 >= batches.RECORD then
+        local status
+        status, record = batches.replace(t, j, record, links)
+        if status then return pack('>BBI6', status, shown_state(j), 0) end
+    end
+    if j.state == LEASED_STATE then
+        return pack('>BBI6', topic_rules.set_next(t, j, record, due) and REPLACED or CREATED, LEASED_STATE, due), true
+    end
     unhang(t, j)
     if j.tried then
         call('HDEL', t.tries, id)
         history_forget(t, {id})
     end
-    return nil
+    return nil, false, record
 end
 
 local pushed, default = 0, t and settings_of(t)
@@ -159,16 +165,22 @@ local function push(id, spec, tail, sequence, exists)
     if not is_new and has(t, keeping.FLAG) then keeping.forget(t, id) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
     local replaces = not is_new and (exists or is_stored and is_stored[id])
+    local dead, attempt, length, at, error, links
+    if flags % 32 >= 16 then
+        dead, attempt, length, at = unpack_from('>BI4I2', tail)
+        tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
+    end
+    if flags % 16 >= BATCHED then
+        links, tail = batches.read(tail)
+        local status = not replaces and batches.join(links)
+        if status then return pack('>BBI6', status, status == BAD_OPTION and FINISHED or 0, 0) end
+        if links.waits then due, is_wall = batches.first_due(links), false end
+    end
     if room and not replaces then
         if room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
         room = room - 1
     end
 
-    local dead, attempt, length, at, error
-    if flags % 32 >= 16 then
-        dead, attempt, length, at = unpack_from('>BI4I2', tail)
-        tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
-    end
     if choice % 8 < 4 then priority = default.priority end
     local has_own_time, has_group = flags % 64 >= 32, flags >= flow.RECORD
     flags = flags % 8 + (is_wall and 8 or 0) + (has_own_time and 32 or 0) + (has_group and flow.RECORD or 0)
@@ -176,13 +188,15 @@ local function push(id, spec, tail, sequence, exists)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     if replaces then
         store_new()
-        local answer, is_next = meet(id, on_conflict > 0 and on_conflict or default.on_conflict, record, due)
+        local answer, is_next, kept = meet(id, on_conflict > 0 and on_conflict or default.on_conflict, record, due, links)
         if is_next and once then once_remember(spec, once) end
         if answer then return answer end
+        record = kept
         if keeping.waiting then keeping.note_gone(t, {id}, keeping.purged) end
         call('HSET', t.jobs, id, record)
         count(t, 'replaced', 1)
     else
+        if links then record = batches.add(record, links) end
         if stored then
             local at_end = #stored
             stored[at_end + 1], stored[at_end + 2] = id, record
@@ -197,14 +211,20 @@ local function push(id, spec, tail, sequence, exists)
     end
     if once then once_remember(spec, once) end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
-    if has_own_time then raise(t, keeping.FLAG) end
+    if has_own_time or byte(record) % 32 >= batches.RECORD then raise(t, keeping.FLAG) end
     if feed.listened then feed.publish(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
     local state
     if dead then
         state = hang_with_past(id, record, dead, attempt, error)
     else
         state = hang_later(id, flags, priority, sequence, due, record)
-        if not replaces then return nil end
+        if not replaces and not links then return nil end
+    end
+    if links then
+        if dead == 1 then store_new() end -- its death may stop the batch
+        if links.waits then raise(t, SPECIAL) end
+        batches.pushed(t, id, links, sequence, when, ms, dead == 1)
+        if links.waits then due = 0 end
     end
     return pack('>BBI6', replaces and REPLACED or CREATED, state, due)
 end

@@ -15,6 +15,7 @@ local function redrive(j)
     unhang(t, j)
     j.state, j.attempt, j.due, j.first = DELAYED, 0, now, now
     count(t, 'redriven', 1)
+    if j.flags % 32 >= batches.RECORD then batches.redriven(t, j) end
     hang(t, j)
     try_write(t, j)
 end

@@ -36,6 +36,7 @@ chance_seed(chance)
 if answers > 0 then
     results, names = answers_carry_out(ARGV, 3, answers)
     for i = 1, answers do out[i + 1] = names[i] end
+    if batches.changed then batches.settle() end
 end
 local left = most > 0 and most - leases_due(most) or 0
 for i = first_take, first_take + 2 * takes - 2, 2 do

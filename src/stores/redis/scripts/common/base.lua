@@ -126,6 +126,9 @@ end
 -- `changed`: topics whose kept jobs this call changed; nil: none. `waiting`: a call waits for the end of some job, else no call looks for one.
 local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, moved = 6} -- outcomes
 
+-- Batches (batches.lua). RECORD: flag of a record of a member or of a job that waits. Then statuses.
+local batches = {RECORD = 16, CLOSED = 36, NO_BATCH = 37, WAITS = 38, TOO_MANY = 39, TOO_MANY_MEMBERS = 40}
+
 -- Groups, limits, rates and holds (flow.lua). FLAG, GROUPED: flags of a topic that has any, and of one that has groups. RECORD: flag of a record with a group. MARK: see flow.mark.
 local flow = {FLAG = 8192, GROUPED = 16384, RECORD = 64, BYTES = 56, MARK = 64}
 
@@ -175,7 +178,7 @@ end
 local function reach(keys, ticket, name)
     if not call then fetch() end
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest, core_is_changed = {}, {}, NONE, false
+    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed = {}, {}, NONE, false, nil, nil
     local time = call('TIME')
     wall, flow.micro = time[1] * 1000 + floor(time[2] / 1000), time[2] % 1000
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil

@@ -12,7 +12,7 @@ local function expire_all(t, members)
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
                 count(t, 'died', 1)
-                if keeping.waiting then keeping.note_end(t, j, 'died') end
+                if keeping.waiting or j.flags % 32 >= batches.RECORD then keeping.note_end(t, j, 'died') end
                 hang(t, j)
                 try_write(t, j)
                 if feed.listened then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, 'expired') end
@@ -46,9 +46,11 @@ local function move_looking(t, due)
         for i = 1, #ids do
             if records[i] then
                 local j = job_make(t, ids[i], records[i], tries[i])
-                count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
-                ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, flow.group_of(j))
-                expire_later(t, j)
+                if j.flags % 32 < batches.RECORD or not batches.due(t, j) then
+                    count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+                    ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, flow.group_of(j))
+                    expire_later(t, j)
+                end
             end
         end
     end

@@ -47,6 +47,7 @@ end
 -- Notes the next event, notifies the other servers, and writes. `answer`: the part of the answer that the ticket keeps; nil: nothing. Returns the
 -- topics that had no ready job before and have one now; else nil.
 local function settle(server, ticket, answer)
+    if batches.changed then batches.settle() end
     if keeping.changed then keeping.settle(server) end
     flow.settle_all()
     events_settle()
@@ -127,6 +128,7 @@ end
 local function carry_out(body, keys, arguments)
     local done, answer = pcall(body, keys, arguments)
     if done then return answer end
+    if batches.changed then pcall(batches.settle) end
     if keeping.changed then pcall(keeping.settle, '--------') end
     pcall(flow.settle_all)
     pcall(events_settle)

@@ -236,7 +236,7 @@ local function fail(t, j, delay, error, outcome, result)
     if outcome == OUTCOME.REFUSED or j.attempt >= p.attempts and p.attempts < FOR_EVER then
         j.state = DEAD
         count(t, 'died', 1)
-        if keeping.waiting then keeping.note_end(t, j, 'died', result) end
+        if keeping.waiting or j.flags % 32 >= batches.RECORD then keeping.note_end(t, j, 'died', result) end
     else
         if delay == NONE then delay = backoff_ms(p, j.attempt) end
         j.due = now + (delay > 0 and delay + 1 or 0)

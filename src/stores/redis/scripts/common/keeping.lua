@@ -3,7 +3,7 @@
 do
 
 local HEAD, HEAD_BYTES = '>BBI6I6I6I4I4', 28 -- flags, outcome, number, end of its time, finished, attempt, duration
-local META, CONSUMER, HISTORY, PROGRESS, RESULT, TYPE, BODY = 1, 2, 4, 8, 16, 32, 64 -- its texts, in this order
+local META, CONSUMER, HISTORY, PROGRESS, RESULT, TYPE, BODY, BATCH = 1, 2, 4, 8, 16, 32, 64, 128 -- its texts, in this order; BATCH is behind RESULT
 local OWN_TIME = 32 -- flag of a job's record: it has a keep_finished of its own, behind its policy
 local FIGURES = '>I6I6I6I4I6' -- jobs, bytes; last page, its entries, its last time
 local JOBS_MAX, BYTES_MAX = 1000000, 2 ^ 30 -- if the topic has no limit of its own
@@ -19,10 +19,11 @@ end
 
 -- ---- what a job's record has beside its body ----
 
--- Splits a record behind its numbers: the policy with the time of its own and the group, the content type, meta, and the body.
+-- Splits a record behind its numbers: the policy with the time of its own, the group and the batches, the content type, meta, and the body.
 function keeping.parts(flags, record)
     local at, type = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags % 64 >= OWN_TIME and 6 or 0), ''
     if flags >= flow.RECORD then at = at + 1 + byte(record, at) end
+    if flags % 32 >= batches.RECORD then at = batches.skip(record, at) end
     local policy = sub(record, 16, at - 1)
     if flags % 4 >= 2 then
         local length = byte(record, at)
@@ -366,7 +367,7 @@ function keeping.is_readable(value)
     if #value < HEAD_BYTES then return false end
     local flags, outcome = byte(value, 1, 2)
     local at = HEAD_BYTES + 1
-    for _, text in ipairs({{META, 2}, {CONSUMER, 1}, {HISTORY, 2}, {PROGRESS, 2}, {RESULT, 4}}) do
+    for _, text in ipairs({{META, 2}, {CONSUMER, 1}, {HISTORY, 2}, {PROGRESS, 2}, {RESULT, 4}, {BATCH, 2}}) do
         if flags % (2 * text[1]) >= text[1] then
             if #value < at + text[2] - 1 then return false end
             at = at + text[2] + unpack_from('>I' .. text[2], value, at)
@@ -377,7 +378,7 @@ function keeping.is_readable(value)
         local length = byte(value, at)
         at = at + 1 + (length <= 128 and length or 0)
     end
-    return flags < 2 * BODY and outcome >= keeping.acked and outcome <= keeping.expired and (at == #value + 1 or at <= #value and flags >= BODY)
+    return outcome >= keeping.acked and outcome <= keeping.expired and (at == #value + 1 or at <= #value and flags % BATCH >= BODY)
 end
 
 -- Returns the number of jobs whose time has not ended, packed.
@@ -406,15 +407,16 @@ local function value_of(t, j, outcome, number, ends, result)
     end
     local started, history = keeping.history_of(t, j)
     local duration = outcome == keeping.acked and max(0, now - started) or 0
+    local batch = batches.encoded(j.flags, j.record)
     local flags = (meta ~= '' and META or 0) + (j.consumer ~= '' and CONSUMER or 0) + (history ~= '' and HISTORY or 0) + (j.progress ~= '' and PROGRESS or 0)
-        + (result and RESULT or 0)
+        + (result and RESULT or 0) + (batch ~= '' and BATCH or 0)
     if keeps_body then
         flags = flags + (type ~= '' and TYPE or 0) + BODY
     else
         type, body = '', ''
     end
     return pack(HEAD, flags, outcome, number, ends, now, j.attempt, min(duration, 2 ^ 32 - 1)) .. meta .. counted('>Bc0', j.consumer) .. counted('>I2c0', history)
-        .. counted('>I2c0', j.progress) .. (result and counted('>I4c0', result) or '') .. type .. body
+        .. counted('>I2c0', j.progress) .. (result and counted('>I4c0', result) or '') .. counted('>I2c0', batch) .. type .. body
 end
 
 -- Keeps a job, removed from everywhere, whose value is known.
@@ -443,7 +445,7 @@ end
 -- Returns a kept job without its body and the body's type.
 function keeping.without_body(value)
     local flags = byte(value)
-    if flags < TYPE then return value end
+    if flags % BATCH < TYPE then return value end
     local at = HEAD_BYTES + 1
     local function skip(flag, form)
         if flags % (2 * flag) < flag then return end
@@ -455,7 +457,8 @@ function keeping.without_body(value)
     skip(HISTORY, '>I2')
     skip(PROGRESS, '>I2')
     skip(RESULT, '>I4')
-    return char(flags % TYPE) .. sub(value, 2, at - 1)
+    skip(BATCH, '>I2')
+    return char(flags % TYPE + (flags >= BATCH and BATCH or 0)) .. sub(value, 2, at - 1)
 end
 
 -- Calls `each(id, value)` for the newest jobs first, from those whose (end, number) is below the cursor's, until it returns false.
@@ -516,6 +519,7 @@ end
 -- since a job of its id continues. Call it if keeping.waiting, or if the topic has keeping.FLAG.
 function keeping.note_end(t, j, total, result, stays)
     local outcome, ms = keeping[total], 0
+    if j.flags % 32 >= batches.RECORD and not stays then batches.ended(t, j, total) end
     local is_awaited = was_awaited(t, j.id)
     if not stays and has(t, keeping.FLAG) and outcome <= keeping.expired then ms = time_of(t, j) end
     local number, ends, value = 0, now, nil

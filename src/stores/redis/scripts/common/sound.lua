@@ -8,7 +8,7 @@ local function is_readable(record)
     local size = #record
     if size < 15 then return false end
     local flags, at = unpack_from('>B', record), 15
-    if flags > 111 or flags % 32 > 15 then return false end
+    if flags > 127 then return false end
     if flags % 2 == 1 then
         if size < 44 then return false end
         at = topic_rules.policy_end(record) - 1
@@ -19,6 +19,11 @@ local function is_readable(record)
         local length = byte(record, at + 1) or 0
         if length == 0 or length > 64 then return false end
         at = at + 1 + length
+    end
+    if flags % 32 >= batches.RECORD then
+        local is_whole, behind = batches.is_readable(record, at + 1)
+        if not is_whole then return false end
+        at = behind - 1
     end
     if flags % 4 >= 2 then
         if size < at + 1 then return false end
