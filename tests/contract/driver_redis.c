@@ -237,6 +237,7 @@ const struct driver driver_redis_1 = {
     .keeps_finished = true,
     .awaits = true,
     .groups = true,
+    .batches = true,
     .strict_groups = true,
     .open = open_1,
     .queue = queue_of,

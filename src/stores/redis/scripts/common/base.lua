@@ -153,10 +153,10 @@ local function name_shard(core)
 end
 
 -- A topic's keys, as a metatable, so that a topic has them by name without a copy. Kept for as many topics as are in use.
-local TOPICS_CACHED_MAX = 1000
+LAYOUT.TOPICS_CACHED_MAX = 1000
 
 local function keys_make(name)
-    if topics_cached >= TOPICS_CACHED_MAX then shards_topics, topics_cached, shard_topics = {}, 0, {} end
+    if topics_cached >= LAYOUT.TOPICS_CACHED_MAX then shards_topics, topics_cached, shard_topics = {}, 0, {} end
     shards_topics[CORE], topics_cached = shard_topics, topics_cached + 1
     local keys = {__index = {
         key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,

@@ -1,6 +1,6 @@
 -- Batches (README.md, "Batches"): jobs that wait for other jobs. The rules are those of queue/life.h.
 -- The members of `batches` are filled in here, because parts before this one call them.
-do
+function batches.define()
 
 local STATE, STATE_BYTES = '>BBBI6I4I4I4I4I4I4I6I6BI6', 52
 local CLOSED, ENDED, STOPPED, SWEPT = 1, 2, 4, 8 -- bits of a state. SWEPT: the cancel of the members goes on
@@ -477,3 +477,5 @@ function batches.shown(t, id, record)
 end
 
 end
+
+batches.define()
