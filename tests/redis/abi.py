@@ -63,7 +63,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "due", "answers", "takes", "ending", "moving")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "batches", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 
@@ -113,11 +113,32 @@ def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_
     return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", 0, int(strict))
 
 
-def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None):
-    """The three arguments of one push. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
+GO, HOLD, STOP = 1, 2, 3
+
+
+def varint_text(number):
+    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + varint_text(number // 128)
+
+
+def batch(of=None, waits=False, on_dead=GO, members=0, wait=3_600_000, close=60_000, parent=0):
+    """The batches of a push: `of` (topic, id) of the waiting job whose member it is; `waits`: it waits for members."""
+    encoded = bytes([(1 if of else 0) | (2 | on_dead << 2 if waits else 0)])
+    if of:
+        encoded += b"".join(varint_text(len(text)) + raw(text) for text in of) + b"\0\0"
+    if waits:
+        encoded += varint_text(members) + varint_text(wait) + varint_text(close)
+    stored = raw(of[1]) if of else b""
+    text = pack(">I6I4I6I6BI4I4I4I4I4B", parent, members, wait, close, on_dead if waits else 0, 0, 0, 0, 0, 0, len(stored)) + stored + encoded
+    return pack(">I2", len(text)) + text
+
+
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None, batch=None):
+    """The three arguments of one push. batch: as `batch` makes it. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
     flags, tail = 0, b""
     if past:
         flags, tail = 16, pack(">BI4I2", past[0], past[1], len(past[2])) + past[2]
+    if batch is not None:
+        flags, tail = flags | 8, tail + batch
     if own is not None:
         flags, tail = flags | 1, tail + policy(**own)
     if keep is not None:
@@ -191,6 +212,10 @@ class Job:
         if self.flags & 64:
             size, rest = unpack(">B", rest)
             self.group, rest = rest[:size], rest[size:]
+        self.batch = b""
+        if self.flags & 16:
+            size, rest = unpack(">I2", rest)
+            self.batch, rest = rest[:size], rest[size:]
         if self.flags & 2:
             size, rest = unpack(">B", rest)
             self.content_type, rest = (size, rest) if size > 128 else (rest[:size], rest[size:])
@@ -206,8 +231,8 @@ class Kept:
     def __init__(self, ident, value):
         self.id, self.value = ident, value
         self.flags, self.outcome, self.number, self.ends, self.finished, self.attempt, self.duration, rest = unpack(">BBI6I6I6I4I4", value)
-        self.meta = self.consumer = self.history = self.progress = self.result = self.content_type = self.body = None
-        for flag, layout, name in ((1, ">I2", "meta"), (2, ">B", "consumer"), (4, ">I2", "history"), (8, ">I2", "progress"), (16, ">I4", "result")):
+        self.meta = self.consumer = self.history = self.progress = self.result = self.batch = self.content_type = self.body = None
+        for flag, layout, name in ((1, ">I2", "meta"), (2, ">B", "consumer"), (4, ">I2", "history"), (8, ">I2", "progress"), (16, ">I4", "result"), (128, ">I2", "batch")):
             if self.flags & flag:
                 size, rest = unpack(layout, rest)
                 setattr(self, name, rest[:size])

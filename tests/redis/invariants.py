@@ -16,7 +16,7 @@ PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "ha
              "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset"}
 PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
-            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset"}
+            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash"}
 NUMBERS_END = 2**47  # no counter comes this far; a number from here on was damaged, and no other job gets it
 KEPT_SLACK_MS = 1000  # so long after its time a kept job is removed at the earliest
 INFINITE = float("inf")
@@ -38,6 +38,7 @@ class _Keys:
         self.client, self.tag, self.faults = client, tag, []
         self.core, self.name, self.unpacked, self.servers, self.leases, self.leased, self.events = None, b"", set(), {}, {}, {}, {}
         self.pauses, self.awaited, self.waiting = {}, {}, b""
+        self.batches, self.members = {}, {}  # topic NUL id: state; number: names
         self.topics = {}  # name: {kind: {} or {part: {}}}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
@@ -67,6 +68,9 @@ class _Keys:
         family, _, name = rest.partition(b":")
         family = family.decode()
         part = None
+        if family == "members":
+            self.members[int(name)] = set(value)
+            return None
         if family in PER_PART:
             name, _, part = name.partition(b":") if family == "ready" else name.rpartition(b":")
         if family in ("broken", "ticket"):
@@ -93,6 +97,27 @@ class _Keys:
             kinds[family] = value
         return None
 
+    def _judge_batches(self):
+        """Counts the members of each open batch."""
+        found = {}
+        for topic, kinds in self.topics.items():
+            for ident, record in kinds.get("job", {}).items():
+                member = state.member_of(record)
+                if member:
+                    is_dead = kinds.get("try", {}).get(ident, b"\1")[0] == DEAD
+                    found.setdefault(member[2], []).append((topic + b"\0" + ident, is_dead))
+        for name, text in self.batches.items():
+            number, unfinished, dead = state.batch_read(text)
+            members = found.get(number, [])
+            are_dead = sum(is_dead for _, is_dead in members)
+            if (unfinished, dead) != (len(members) - are_dead, are_dead) and not text[0] & state.BATCH_STOPPED:
+                self.blame(f"batch {name!r} counts {unfinished} unfinished and {dead} dead members of {members}")
+            if self.members.get(number, set()) != {member for member, _ in members} and not text[0] & state.BATCH_STOPPED:
+                self.blame(f"batch {name!r} lists {self.members.get(number)}, not {members}")
+        left = set(self.members) - {state.batch_read(text)[0] for text in self.batches.values()}
+        if left:
+            self.blame(f"members of batches that do not exist: {sorted(left)}")
+
     def judge(self):
         if self.core is None:
             return self.blame("there is no core")
@@ -106,6 +131,7 @@ class _Keys:
         places = {str(number).encode(): place for number, (_, place) in self.deliveries.items()}
         if self.leased != places:
             self.blame(f"leased says {_differ(self.leased, places)}")
+        self._judge_batches()
         timed = {name for name, kinds in self.topics.items() if kinds.get("topic") and kinds["topic"].flags & state.TIMED}
         if set(self.pauses) != timed or any(not self.topics[name]["topic"].flags & state.PAUSED for name in timed):
             self.blame(f"pauses with an end {sorted(self.pauses)}, topics that are paused so {sorted(timed)}")
@@ -132,7 +158,7 @@ class _Job:
         self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
         self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
         self.own_ttl, self.tried, self.has_next = 0, tried is not None, False
-        if self.flags & ~111:
+        if self.flags & ~127:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
             if len(record) < 15 + POLICY_BYTES or record[27] == 4 and len(record) < 16 + POLICY_BYTES + 4 * record[44]:

@@ -113,3 +113,47 @@ def group_written(group):
     numbers = dict(group, heads=len(group.heads))
     heads = [priority.to_bytes(2, "big") + due.to_bytes(6, "big") + sequence.to_bytes(6, "big") for priority, (due, sequence) in group.heads.items()]
     return numbers_written(GROUP_NUMBERS, numbers) + b"".join(heads)
+
+
+# ---- batches ----
+
+BATCH_STOPPED = 4  # bit of a batch's state
+
+
+def batch_read(text):
+    """Number, unfinished and dead members of a batch."""
+    if len(text) != 52:
+        raise ValueError("a batch of another length")
+    return int.from_bytes(text[3:9], "big"), int.from_bytes(text[9:13], "big"), int.from_bytes(text[17:21], "big")
+
+
+def _varint(text):
+    value, shift = 0, 0
+    for at, byte in enumerate(text):
+        value, shift = value | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            return value, text[at + 1:]
+    raise ValueError("cut short")
+
+
+def member_of(record):
+    """Topic, id and number of the batch whose member the record's job is; None: of no batch."""
+    flags, at = record[0], 15
+    if not flags & 16:
+        return None
+    if flags & 1:
+        at += 29 + (1 + 4 * record[44] if record[27] == 4 else 0)
+    if flags & 32:
+        at += 6
+    if flags & 64:
+        at += 1 + record[at]
+    part = record[at + 2:at + 2 + int.from_bytes(record[at:at + 2], "big")]
+    part = part[1 + part[0]:]
+    part = part[1 + part[0]:]
+    if not part[0] & 1:
+        return None
+    length, rest = _varint(part[1:])
+    topic, rest = rest[:length], rest[length:]
+    length, rest = _varint(rest)
+    ident, rest = rest[:length], rest[length:]
+    return topic, ident, _varint(rest)[0]

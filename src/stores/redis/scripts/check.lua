@@ -49,6 +49,7 @@ local TYPES = {core = 'string', name = 'string', listened = 'string', topics = '
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
                         groups = 'hash', group = 'hash', wakes = 'zset', turns = 'zset'}
+local TYPE_OF_MEMBERS = 'set' -- of the key of an open batch, which is named by a number in place of a topic
 local NUMBERED = {leaf = true, ready = true, page = true, turns = true}
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
@@ -93,6 +94,7 @@ local function check_key(rest)
     if not family then family, topic, number = string.match(rest, '^(ready):([^:]+):(%d+:.+)$') end
     local wanted = TYPES[rest]
     if family and (NUMBERED[family] or false) == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
+    if family == 'members' then wanted, topic = TYPE_OF_MEMBERS, nil end
     if not wanted or kind ~= wanted then
         local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("unknown key '%s'", key)
         find(topic or '', '', what, 'inspect it, then rename or delete it', 2)
