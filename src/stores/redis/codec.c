@@ -17,8 +17,8 @@ enum {
     HAS_PAST = 16,
     HAS_KEEP = 32,
     HAS_GROUP = 64,
-    PUSH_HAS_BATCH = DUE_IS_WALL,  /* in a push, where the due has no flag */
-    RECORD_HAS_BATCH = HAS_PAST,   /* in a record, which has no past */
+    PUSH_HAS_BATCH = DUE_IS_WALL, /* in a push, where the due has no flag */
+    RECORD_HAS_BATCH = HAS_PAST,  /* in a record, which has no past */
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP | HAS_GROUP |
             RECORD_HAS_BATCH
 };
@@ -158,8 +158,7 @@ static unsigned flags_of(const struct queue_push *push)
     return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
            (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
            (push->group.len ? HAS_GROUP : 0u) | (push->has_keep_finished ? HAS_KEEP : 0u) |
-           (push->batch ? PUSH_HAS_BATCH : 0u) |
-           (has_past(&push->past) ? HAS_PAST : 0u);
+           (push->batch ? PUSH_HAS_BATCH : 0u) | (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
 /* Returns the text that follows the content type's first byte in the record. */
@@ -480,9 +479,9 @@ void redis_pack_change(struct buffer *args, const struct queue_change *change)
     pack_id(args, change->id);
     packed_put(&packed, verb_of(change), 1);
     packed_put(&packed,
-               is_reschedule                                             ? change->when.due
+               is_reschedule                                     ? change->when.due
                : change->verb == QUEUE_CANCEL && change->members ? CANCEL_WITH_MEMBERS
-                                                                         : 0u,
+                                                                 : 0u,
                1);
     packed_put(&packed, has_priority, 1);
     packed_put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
@@ -881,7 +880,8 @@ bool redis_unpack_waiting(struct slice record, bool is_taken, struct queue_job *
     (void)read_text(&in, 1 + 1 + 6); /* on_dead, depth, number */
     for (int i = 0; i < BATCH_OUTCOMES; i++)
         room->counts.of[i] = (uint32_t)read_number(&in, 4);
-    (void)read_text(&in, 4 + 6 + 6 + 1 + 6); /* expected; end of the wait, last time for a close, due */
+    (void)read_text(&in,
+                    4 + 6 + 6 + 1 + 6); /* expected; end of the wait, last time for a close, due */
     size_t outcome_bytes = read_up_to(&in, 1, BATCH_META_BYTES_MAX);
     if (in.failed || outcome_bytes > job->job.meta.len)
         return false;
@@ -926,8 +926,7 @@ bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out, st
     out->attempt = (uint32_t)read_number(&in, 4);
     end->duration_ms = (int64_t)read_number(&in, 4);
     if (flags & KEPT_META)
-        out->meta =
-            read_text(&in, read_up_to(&in, 2, JOB_META_BYTES_MAX + BATCH_META_BYTES_MAX));
+        out->meta = read_text(&in, read_up_to(&in, 2, JOB_META_BYTES_MAX + BATCH_META_BYTES_MAX));
     if (flags & KEPT_CONSUMER)
         out->consumer = read_text(&in, read_up_to(&in, 1, JOB_CONSUMER_BYTES_MAX));
     if (flags & KEPT_HISTORY)
