@@ -50,7 +50,7 @@ void sql_awaits_fini(struct sql_awaits *awaits);
 bool sql_awaits_add(struct sql_awaits *awaits, struct slice topic, struct slice id,
                     struct queue_reply_to reply_to);
 /* Ends the wait with this destination, whose reply, CANCELLED, comes with sql_awaits_reply. Returns
- * false if there is none. */
+ * false if no such wait exists. */
 bool sql_awaits_cancel(struct sql_awaits *awaits, struct slice topic, struct slice id,
                        const struct queue_reply_to *reply_to);
 /* Begins the waits of the pushes of a command, before it is sent; the transaction of a push adds its

@@ -69,7 +69,7 @@ struct sql_call {
     /* The reply. Its texts point into `results` and `tokens`. */
     struct queue_result *items;
     struct queue_job *jobs;
-    struct queue_end *finished; /* ends of the jobs; NULL: none has finished */
+    struct queue_end *finished; /* ends of the jobs; NULL if no job has finished */
     struct queue_topic *topics;
     struct queue_group *groups;
     size_t job_count, topic_count, group_count;
@@ -134,7 +134,7 @@ size_t sql_call_bytes(const struct sql_call *call);
 /* Name of the first job of a call, for the log. */
 struct sql_call_name {
     char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
-    size_t jobs; /* number of jobs that the call names; 0: none, such as an answer to a lease */
+    size_t jobs; /* number of jobs that the call names; 0 for calls such as an answer to a lease */
 };
 void sql_call_name(const struct sql_call *call, struct sql_call_name *out);
 

@@ -124,7 +124,7 @@ void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease
 /* Counts a change of the outcome of a member. `before` BATCH_OUTCOMES: it is a new member. */
 void sql_effects_member(struct sql_effects *effects, int64_t batch, enum batch_outcome before,
                         enum batch_outcome after);
-/* Notes that a batch needs a look. */
+/* Notes that a batch must be checked. */
 void sql_effects_look_at_batch(struct sql_effects *effects, int64_t batch);
 /* Sorts the changes of batches, in the order in which each transaction locks them. */
 void sql_effects_sort_batches(struct sql_effects *effects);

@@ -76,7 +76,7 @@ struct session {
 
 /* ---- calls ---- */
 
-/* Begins or ends a wait. The call is answered when it is refused, or at once if it ends another wait. */
+/* Begins or ends a wait. The call is answered when it is refused, and immediately if it ends another wait. */
 static void session_await(struct session *session, struct sql_call *call)
 {
     const struct command *command = call->command;

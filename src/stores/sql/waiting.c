@@ -1,6 +1,6 @@
 #include "sql/waiting.h"
 
-struct shown_batch { /* What the reply points to. */
+struct shown_batch { /* the memory that the reply points to */
     struct queue_waiting waiting;
     char batch[JOB_BATCH_BYTES_MAX];
     char meta[];

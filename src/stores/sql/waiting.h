@@ -7,7 +7,7 @@
 
 #include "sql/call.h"
 
-/* What a row has of the batch of a waiting job. */
+/* Columns of a row about the batch of a waiting job. */
 enum sql_waiting_figure {
     SQL_WAITING_ON_DEAD,
     SQL_WAITING_CLOSED,

@@ -90,7 +90,7 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     int64_t keep_ms;
     struct slice progress;   /* new with an extension, owned by the caller */
     struct mysql_end end;    /* see kept.h */
-    uint64_t old_kept_bytes; /* of the kept job with this id; 0: there is none */
+    uint64_t old_kept_bytes; /* of the kept job with this id, else 0 */
     bool drops_kept;         /* a push has taken its id */
     uint64_t body_bytes, meta_bytes;
     const struct queue_push *push;   /* of a fresh row */

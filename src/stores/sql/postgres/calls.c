@@ -144,7 +144,7 @@ static void parent_write(struct slice parent, const struct mac_key *key, char *o
                        (unsigned long long)lease.delivery, (long long)lease.taken_ms);
 }
 
-/* Writes the batches of a push as tarry._push takes them. Returns an empty text if it has none. */
+/* Writes the batches of a push as tarry._push takes them. Returns an empty text for a push without batches. */
 static struct slice wish_write(const struct queue_push *push, const struct mac_key *key,
                                char out[WISH_BYTES])
 {

@@ -126,7 +126,7 @@ CREATE TABLE tarry.finished (
 CREATE INDEX finished_until ON tarry.finished (until) WHERE until > 0;
 CREATE INDEX finished_kept ON tarry.finished (kept) WHERE kept > 0;
 CREATE INDEX finished_at ON tarry.finished (topic, at, seq) WHERE at IS NOT NULL;
--- No plan may depend on how many jobs were kept when the statistics were made: each query below leaves one index to the planner. `kept + 0` is no
+-- No plan may depend on how many jobs were kept when the statistics were made: each query below leaves one index to the planner. `kept + 0` is not a
 -- condition of an index.
 ALTER TABLE tarry.finished ALTER topic SET (n_distinct = 1);
 INSERT INTO tarry.finished (topic, id, until, kept, at, seq) SELECT 0, i, i, i, i, i FROM generate_series(1, 1000) i;
@@ -402,7 +402,7 @@ CREATE FUNCTION tarry._topic_room(t tarry.topic, h tarry.grp, p_now bigint) RETU
         tarry._ahead_us(tarry._interval_us(t.rate_count, t.rate_unit), t.burst))) END $$;
 
 -- Returns the job of a strict group that comes before all others, because it was tried: a ready one, else the one that is ready first. A job that is
--- not ready yet holds its group (flow_waits_in_order). No row: none of its jobs was tried.
+-- not ready yet holds its group (flow_waits_in_order). Returns no row if no job of the group was tried.
 CREATE FUNCTION tarry._tried(p_topic int, p_grp int, p_now bigint) RETURNS TABLE (level int, due bigint, seq bigint) LANGUAGE plpgsql STABLE ROWS 1 AS $$
 BEGIN
   RETURN QUERY SELECT j.level, j.due, j.seq FROM tarry.job j WHERE j.topic = p_topic AND j.grp = p_grp AND j.tried AND j.state = 1 AND (j.expire IS NULL OR j.expire > p_now)
@@ -805,7 +805,7 @@ CREATE FUNCTION tarry._outcome(p_state int) RETURNS int LANGUAGE sql IMMUTABLE A
 CREATE FUNCTION tarry._later(p_kind int, p_ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE p_kind WHEN 3 THEN p_ms WHEN 2 THEN -p_ms ELSE 0 END $$;
 
--- Adds a change of a batch for tarry._count_batches. p_moved NULL: none.
+-- Adds a change of a batch for tarry._count_batches. If p_moved is NULL, its counts stay.
 CREATE FUNCTION tarry._add_to_batch(p_batch bigint, p_moved int, p_mark int DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE b int := p_moved / 8; a int := p_moved % 8;
 BEGIN
@@ -1539,7 +1539,7 @@ BEGIN
   FOREACH l IN ARRAY levels LOOP
     CONTINUE WHEN l <> p_level;
     done := '{}'; hints := '{}';
-    -- A group whose token or hold is over comes back without a note, so topics with rates of groups use no hints.
+    -- A group whose token or hold has ended comes back without a note, so topics with rates of groups use no hints.
     IF t.flow & 65 = 1 AND t.group_rate_count = 0 AND places > 0 THEN hints := tarry._hints(t.topic, l, p_now); END IF;
     WHILE places > 0 AND p_bytes > 0 AND NOT is_busy LOOP
       IF t.flow % 2 = 0 THEN
@@ -2538,7 +2538,7 @@ BEGIN
   SELECT c.now, c.adjust INTO _set_clock.now, _set_clock.adjust FROM tarry._clock() c;
 END $$;
 
--- Greets a new connection. A crash may lose numbers of deliveries whose commit was not synced, so numbers leap: none is given
+-- Greets a new connection. A crash may lose numbers of deliveries whose commit was not synced, so numbers leap: no number is given
 -- again.
 CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea, OUT timeline bigint,
   OUT known_timeline bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
