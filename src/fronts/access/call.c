@@ -99,11 +99,18 @@ static __attribute__((noinline)) bool charge_push(const struct access_call *call
            refuse_by_limit(call, out, QUOTA_TOPIC_RATE, 0, wait_ns);
 }
 
+/* Returns whether the caller may push to the topic of the waiting job of a member: a member delays that job, and its death
+ * may cancel others. */
+static bool may_join(const struct access_call *call, const struct queue_batch *batch)
+{
+    return !batch || !batch->topic.len || access_may(call->caller, ACCESS_PUSH, batch->topic);
+}
+
 static bool admit_push(const struct access_call *call, const struct queue_push *push,
                        struct queue_check *out)
 {
     const struct slice topic = push->topic;
-    if (!access_may(call->caller, ACCESS_PUSH, topic))
+    if (!access_may(call->caller, ACCESS_PUSH, topic) || !may_join(call, push->batch))
         return refuse(out, QUEUE_FORBIDDEN);
     if (topic.at[0] == 't' && job_topic_is_own(topic) && !may_push_own(call, push))
         return refuse(out, QUEUE_OWN_TOPIC);

@@ -232,6 +232,21 @@ def test_a_batch_rejects_only_foreign_items(house):
     client.call("DELETE", "/v1/topics/orders/jobs/b")
 
 
+def test_a_member_needs_the_scope_for_the_topic_of_its_batch(house):
+    client = Client(house.on("require-token"), Token("push", ["push"], OWN))
+    assert house.all.call("PUT", f"/v1/topics/{FOREIGN}/jobs/w?waits=true", b"x").ok
+    before = house.look()
+    for ident in ("w", "absent"):
+        reply = client.call("PUT", f"/v1/topics/orders/jobs/m?batch_topic={FOREIGN}&batch_id={ident}", b"x")
+        assert (reply.status, reply.code) == (403, "forbidden")
+    items = [{"topic": "orders", "id": "m", "batch": {"topic": FOREIGN, "id": "w"}}, {"topic": "orders", "id": "w", "waits": True}, {"topic": "orders-1", "id": "n", "batch": {"topic": "orders", "id": "w"}}]
+    results = client.call("POST", "/v1/jobs", json.dumps(items).encode(), {"Content-Type": "application/json"}).json()["results"]
+    assert [result["result"] for result in results] == ["forbidden", "created", "created"]
+    assert house.look() == before
+    assert client.call("DELETE", "/v1/topics/orders/jobs/w?members=true").ok
+    assert house.all.call("DELETE", f"/v1/topics/{FOREIGN}/jobs/w").ok
+
+
 def test_lists_show_only_permitted_topics(house):
     for name in ("orders-a", "orders-b", "orders-c", "ordersx", "aaa", "zzz"):
         house.all.call("PUT", f"/v1/topics/{name}")
