@@ -328,19 +328,12 @@ static uint32_t named_batch(const struct engine *engine, const struct queue_batc
 static void push_encode(const struct engine *engine, const struct queue_batch *batch,
                         struct batch_push *out)
 {
-    struct job_batch encoded = {0};
+    struct job_batch encoded = life_batch_of(batch);
     if (out->member_of) {
-        encoded.topic = batch->topic;
-        encoded.id = batch->id;
         encoded.number = batch_at(engine, out->member_of)->number;
         encoded.depth = (uint8_t)(batch_at(engine, out->member_of)->rules.depth + 1);
-    }
-    if (batch->waits) {
-        encoded.waits = true;
-        encoded.on_dead = batch->on_dead ? batch->on_dead : BATCH_GO;
-        encoded.members = batch->members;
-        encoded.wait_ms = batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS;
-        encoded.close_ms = batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS;
+    } else {
+        encoded.topic = encoded.id = (struct slice){0};
     }
     out->encoded = slice_make(out->room, job_batch_encode(&encoded, out->room));
 }

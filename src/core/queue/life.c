@@ -152,6 +152,18 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms)
 
 /* ---- batches ---- */
 
+struct job_batch life_batch_of(const struct queue_batch *batch)
+{
+    struct job_batch own = {.topic = batch->topic, .id = batch->id, .waits = batch->waits};
+    if (!batch->waits)
+        return own;
+    own.on_dead = batch->on_dead ? batch->on_dead : BATCH_GO;
+    own.members = batch->members;
+    own.wait_ms = batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS;
+    own.close_ms = batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS;
+    return own;
+}
+
 enum batch_outcome life_outcome(enum job_state state)
 {
     return state == JOB_DEAD ? BATCH_DEAD : BATCH_UNFINISHED;

@@ -138,6 +138,9 @@ struct life_batch {
     bool
         is_stopped; /* its waiting members were cancelled; leased ones are, unless they are acked */
 };
+/* Returns the batches of a push, with the defaults of a waiting job. Number and depth are those of the store: 0. */
+struct job_batch life_batch_of(const struct queue_batch *batch);
+
 #define BATCH_NOT_CLOSED "batch was not closed"
 
 /* Returns the outcome of a member in this state. */

@@ -1,5 +1,6 @@
 #include "redis/codec.h"
 
+#include "queue/life.h"
 #include "redis/command.h"
 #include "redis/id.h"
 
@@ -172,25 +173,12 @@ enum {
     BATCH_BYTES_MAX = 2 + BATCH_FIXED_BYTES + REDIS_ID_PACKED_BYTES + JOB_BATCH_BYTES_MAX
 };
 
-/* Returns the batches of a push, without what the script knows. */
-static struct job_batch own_batch(const struct queue_batch *batch)
-{
-    struct job_batch own = {.topic = batch->topic, .id = batch->id, .waits = batch->waits};
-    if (!batch->waits)
-        return own;
-    own.on_dead = batch->on_dead ? batch->on_dead : BATCH_GO;
-    own.members = batch->members;
-    own.wait_ms = batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS;
-    own.close_ms = batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS;
-    return own;
-}
-
 /* Packs the batches of a push: their length, parent, expected members, wait and close, on_dead, members that ended
  * elsewhere by outcome, the stored id of the named batch, and job_batch_encode without what the script knows. */
 static size_t pack_batch(const struct queue_batch *batch, char into[BATCH_BYTES_MAX])
 {
     char room[REDIS_ID_PACKED_BYTES], encoded[JOB_BATCH_BYTES_MAX];
-    const struct job_batch own = own_batch(batch);
+    const struct job_batch own = life_batch_of(batch);
     struct slice id = batch->id.len ? redis_id_store(batch->id, room) : slice_of("");
     size_t encoded_bytes = job_batch_encode(&own, encoded);
     struct packed packed = {.len = 0};

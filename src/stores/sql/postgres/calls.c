@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "queue/cursor.h"
 #include "queue/groups.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -152,16 +153,14 @@ static struct slice wish_write(const struct queue_push *push, const struct mac_k
     char parent[160] = "";
     if (!batch)
         return (struct slice){0};
+    const struct job_batch own = life_batch_of(batch);
     parent_write(batch->parent, key, parent, sizeof parent);
-    int len =
-        snprintf(out, WISH_BYTES, "%.*s %.*s %s %d %d %u %lld %lld %u %u %u %u",
-                 (int)batch->topic.len, batch->topic.at ? batch->topic.at : "", (int)batch->id.len,
-                 batch->id.at ? batch->id.at : "", parent, batch->waits,
-                 batch->on_dead ? (int)batch->on_dead : BATCH_GO, batch->members,
-                 (long long)(batch->wait_at_most_ms ? batch->wait_at_most_ms : BATCH_WAIT_MS),
-                 (long long)(batch->close_within_ms ? batch->close_within_ms : BATCH_CLOSE_MS),
-                 batch->past.of[BATCH_ACKED], batch->past.of[BATCH_DEAD],
-                 batch->past.of[BATCH_CANCELLED], batch->past.of[BATCH_EXPIRED]);
+    int len = snprintf(
+        out, WISH_BYTES, "%.*s %.*s %s %d %d %u %lld %lld %u %u %u %u", (int)batch->topic.len,
+        batch->topic.at ? batch->topic.at : "", (int)batch->id.len,
+        batch->id.at ? batch->id.at : "", parent, batch->waits, (int)own.on_dead, own.members,
+        (long long)own.wait_ms, (long long)own.close_ms, batch->past.of[BATCH_ACKED],
+        batch->past.of[BATCH_DEAD], batch->past.of[BATCH_CANCELLED], batch->past.of[BATCH_EXPIRED]);
     assert(len > 0 && len < WISH_BYTES);
     return slice_make(out, (size_t)len);
 }
