@@ -99,6 +99,59 @@ func (c *Client) pushItems(ctx context.Context, items []item, places []int, resu
 	}
 }
 
+// PushBatch pushes a waiting job and up to 999 members in one call and closes the batch. Members may have MemberJobs, so a chain is one call. The
+// results are those of the jobs, each waiting job before its members; if one has an error, its batch stays open, and isClosed is false.
+func (c *Client) PushBatch(ctx context.Context, job Push, members ...Push) (results []PushResult, isClosed bool, err error) {
+	made, err := job.item(c.codec)
+	if err != nil {
+		return nil, false, err
+	}
+	items, err := c.memberItems(members)
+	if err != nil {
+		return nil, false, err
+	}
+	body := struct {
+		Job     item   `json:"job"`
+		Members []item `json:"members"`
+	}{made, items}
+	var answer struct {
+		Results []result
+		Closed  bool
+	}
+	if err := c.transport.call(ctx, &request{method: "POST", path: "/v1/batches", body: body}, &answer); err != nil {
+		return nil, false, err
+	}
+	for n := range answer.Results {
+		results = append(results, pushedOf(answer.Results, n))
+	}
+	return results, answer.Closed, nil
+}
+
+func (c *Client) memberItems(members []Push) ([]item, error) {
+	items := make([]item, len(members))
+	for at := range members {
+		made, err := members[at].item(c.codec)
+		if err == nil && len(members[at].MemberJobs) > 0 {
+			made.Members, err = c.memberItems(members[at].MemberJobs)
+		}
+		if err != nil {
+			return nil, err
+		}
+		items[at] = made
+	}
+	return items, nil
+}
+
+// CloseBatch closes the batch of a waiting job: it gets no more members.
+func (c *Client) CloseBatch(ctx context.Context, topic, id string) error {
+	r := request{method: "POST", path: jobPath(topic, id, "/close")}
+	err := c.transport.call(ctx, &r, nil)
+	if r.isRepeated && errors.Is(err, ErrNotFound) {
+		return nil // an earlier try may have closed it, and the job has ended since
+	}
+	return err
+}
+
 func pushedOf(results []result, n int) PushResult {
 	if n >= len(results) {
 		return PushResult{Err: errNoResult}
@@ -197,22 +250,46 @@ type ListOptions struct {
 // List iterates over the jobs of a topic by due time, and requests them in pages: `for job, err := range client.List(…)` from Go 1.23 on; with
 // older versions call it with the body of the loop. An error ends the iteration.
 func (c *Client) List(ctx context.Context, topic string, options ListOptions) func(yield func(*Job, error) bool) {
+	query := url.Values{}
+	add(query, "state", options.State)
+	add(query, "id_prefix", options.IDPrefix)
+	if options.Bodies {
+		query.Set("body", "base64")
+	}
+	return c.pages(ctx, "/v1/topics/"+url.PathEscape(topic)+"/jobs", query, options.Page)
+}
+
+// MembersOptions selects members of a batch; the zero value selects all, without results.
+type MembersOptions struct {
+	Outcome string // unfinished, acked, dead, cancelled, expired
+	Results bool
+	Page    int // members in a request, 100
+}
+
+// Members iterates over the members of a batch, like List. Finished members are found if they are kept.
+func (c *Client) Members(ctx context.Context, topic, id string, options MembersOptions) func(yield func(*Job, error) bool) {
+	query := url.Values{}
+	add(query, "outcome", options.Outcome)
+	if options.Results {
+		query.Set("results", "true")
+	}
+	return c.pages(ctx, jobPath(topic, id, "/members"), query, options.Page)
+}
+
+func (c *Client) pages(ctx context.Context, path string, query url.Values, size int) func(yield func(*Job, error) bool) {
 	return func(yield func(*Job, error) bool) {
-		query := url.Values{"limit": {strconv.Itoa(max(options.Page, 0))}}
-		if options.Page == 0 {
+		query.Set("limit", strconv.Itoa(max(size, 0)))
+		if size == 0 {
 			query.Set("limit", "100")
 		}
-		add(query, "state", options.State)
-		add(query, "id_prefix", options.IDPrefix)
-		if options.Bodies {
-			query.Set("body", "base64")
-		}
+		query.Del("cursor")
 		for {
 			var answer struct {
-				Jobs   []Job
-				Cursor string
+				Jobs    []Job
+				Members []Job
+				Cursor  string
 			}
-			err := c.transport.call(ctx, &request{method: "GET", path: "/v1/topics/" + url.PathEscape(topic) + "/jobs", query: query}, &answer)
+			err := c.transport.call(ctx, &request{method: "GET", path: path, query: query}, &answer)
 			if errors.Is(err, ErrNotFound) {
 				return
 			}
@@ -220,9 +297,10 @@ func (c *Client) List(ctx context.Context, topic string, options ListOptions) fu
 				yield(nil, err)
 				return
 			}
-			for at := range answer.Jobs {
-				c.codec.decodeJob(&answer.Jobs[at])
-				if !yield(&answer.Jobs[at], nil) {
+			jobs := append(answer.Jobs, answer.Members...)
+			for at := range jobs {
+				c.codec.decodeJob(&jobs[at])
+				if !yield(&jobs[at], nil) {
 					return
 				}
 			}
@@ -450,11 +528,18 @@ func (c *Client) PushAndWait(ctx context.Context, push Push, wait time.Duration)
 func (i *item) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"delay": i.Delay, "at": i.At, "ttl": i.TTL, "lease_for": i.Lease, "backoff": i.Backoff, "on_conflict": i.OnConflict,
-		"once": i.Once, "once_for": i.OnceFor, "keep_finished": i.Keep, "group": i.Group, "callback": i.Callback} {
+		"once": i.Once, "once_for": i.OnceFor, "keep_finished": i.Keep, "group": i.Group, "batch_topic": i.BatchTopic, "batch_id": i.BatchID, "parent": i.Parent,
+		"wait_at_most": i.WaitAtMost, "close_within": i.CloseWithin, "on_dead": i.OnDead, "callback": i.Callback} {
 		add(query, name, value)
 	}
 	if i.Priority != nil {
 		query.Set("priority", strconv.Itoa(*i.Priority))
+	}
+	if i.Waits {
+		query.Set("waits", "true")
+	}
+	if members, is := i.Members.(int); is {
+		query.Set("members", strconv.Itoa(members))
 	}
 	if i.MaxAttempts != 0 {
 		query.Set("max_attempts", strconv.Itoa(i.MaxAttempts))

@@ -57,6 +57,7 @@ func (e *Error) LogValue() slog.Value {
 var kindOfCode = map[string]error{
 	"not_found": ErrNotFound,
 	"conflict":  ErrConflict, "leased": ErrConflict, "dead": ErrConflict,
+	"no_batch": ErrNotFound, "batch_closed": ErrConflict, "waits": ErrConflict, "too_many_members": ErrConflict, "too_many_batches": ErrConflict,
 	"lease_ended":  ErrLeaseEnded,
 	"unauthorized": ErrDenied, "forbidden": ErrDenied,
 	"topic_full": ErrFull, "group_full": ErrFull, "caller_full": ErrFull, "no_space": ErrFull, "memory": ErrFull,

@@ -35,12 +35,22 @@ type Push struct {
 	OnceFor time.Duration
 	// KeepFinished is how long the server keeps the job and its result after its end, in place of the setting of the topic; see Keep.
 	KeepFinished *time.Duration
-	Group        string // groups, such as the tenants of a service, are served fairly and may have limits
-	Callback     string
-	Meta         map[string]string
-	ContentType  string
-	TraceParent  string
-	TraceState   string
+	Group        string  // groups, such as the tenants of a service, are served fairly and may have limits
+	Batch        JobName // the waiting job of the batch of which this job is a member
+	Parent       string  // the lease of a member that runs, which may add members after the close of the batch
+	Waits        bool    // the job becomes due when its batch is closed and all members have ended
+	Members      int     // the batch of this waiting job closes itself when it has this number of members
+	// WaitAtMost is the time after which the waiting job becomes due in any case; 0: 7 days.
+	WaitAtMost  time.Duration
+	CloseWithin time.Duration // the waiting job is dead if its batch is not closed within this time; 0: 1 hour
+	OnDead      string        // effect of a dead member on the waiting job: go, hold, stop
+	// MemberJobs are the members of a member in PushBatch.
+	MemberJobs  []Push
+	Callback    string
+	Meta        map[string]string
+	ContentType string
+	TraceParent string
+	TraceState  string
 }
 
 // Priority returns a priority for Push and Move.
@@ -49,7 +59,7 @@ func Priority(n int) *int { return &n }
 // Keep returns a time for Push.KeepFinished; 0 keeps nothing.
 func Keep(d time.Duration) *time.Duration { return &d }
 
-// JobName names a job, for Wait.
+// JobName names a job, for Wait, or a batch by its waiting job.
 type JobName struct {
 	Topic string `json:"topic"`
 	ID    string `json:"id"`
@@ -85,7 +95,10 @@ type Job struct {
 
 	// Members of a job that has ended. Its State is "finished" or "dead".
 	Group      string    `json:"group"`
-	Outcome    string    `json:"outcome"` // acked, cancelled, expired
+	Batch      JobName   `json:"batch"`     // the waiting job of the batch of which the job is a member
+	WaitsFor   int       `json:"waits_for"` // the number of members that have not ended, while the job waits for them
+	Outcomes   Outcomes  `json:"outcomes"`  // members of a waiting job by their outcome
+	Outcome    string    `json:"outcome"`   // acked, cancelled, expired
 	FinishedAt time.Time `json:"finished_at"`
 	DurationMS int64     `json:"duration_ms"`   // of the last attempt; see Duration
 	Progress   string    `json:"progress"`      // the last one that the worker reported, also of a leased job
@@ -98,6 +111,15 @@ type Job struct {
 
 	toSet  any // the result that a handler has set
 	extend func(ctx context.Context, progress string) (bool, error)
+}
+
+// Outcomes counts the members of a batch by their outcome.
+type Outcomes struct {
+	Unfinished int `json:"unfinished"`
+	Acked      int `json:"acked"`
+	Dead       int `json:"dead"`
+	Cancelled  int `json:"cancelled"`
+	Expired    int `json:"expired"`
 }
 
 // Name names the job, for Wait.
@@ -177,6 +199,14 @@ type item struct {
 	OnceFor     string            `json:"once_for,omitempty"`
 	Keep        string            `json:"keep_finished,omitempty"`
 	Group       string            `json:"group,omitempty"`
+	BatchTopic  string            `json:"batch_topic,omitempty"`
+	BatchID     string            `json:"batch_id,omitempty"`
+	Parent      string            `json:"parent,omitempty"`
+	Waits       bool              `json:"waits,omitempty"`
+	Members     any               `json:"members,omitempty"` // a number, or the items of the members
+	WaitAtMost  string            `json:"wait_at_most,omitempty"`
+	CloseWithin string            `json:"close_within,omitempty"`
+	OnDead      string            `json:"on_dead,omitempty"`
 	Callback    string            `json:"callback,omitempty"`
 	Meta        map[string]string `json:"meta,omitempty"`
 }
@@ -193,6 +223,11 @@ func (p *Push) item(codec *Codec) (item, error) {
 		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,
 		TTL: milliseconds(p.TTL), Lease: milliseconds(p.Lease), MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, OnConflict: p.OnConflict,
 		Once: p.Once, OnceFor: milliseconds(p.OnceFor), Callback: p.Callback, Meta: p.Meta, Group: p.Group,
+		BatchTopic: p.Batch.Topic, BatchID: p.Batch.ID, Parent: p.Parent, Waits: p.Waits, WaitAtMost: milliseconds(p.WaitAtMost),
+		CloseWithin: milliseconds(p.CloseWithin), OnDead: p.OnDead,
+	}
+	if p.Members != 0 {
+		made.Members = p.Members
 	}
 	if p.KeepFinished != nil {
 		made.Keep = wholeMilliseconds(*p.KeepFinished)

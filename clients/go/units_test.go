@@ -76,6 +76,34 @@ func TestAnIDOfTheClientKeeps(t *testing.T) {
 	}
 }
 
+func TestTheOptionsOfABatchAreInTheQueryOfAPushThatWaits(t *testing.T) {
+	push := Push{Topic: "t", ID: "1", OnDead: "hold", Batch: JobName{"r", "&"}, Parent: "L", Waits: true, Members: 2, WaitAtMost: time.Second, CloseWithin: 2 * time.Second}
+	made, err := push.item(nil)
+	const wanted = "batch_id=%26&batch_topic=r&close_within=2000ms&members=2&on_dead=hold&parent=L&wait_at_most=1000ms&waits=true"
+	if found := made.query().Encode(); err != nil || found != wanted {
+		t.Error(found, err)
+	}
+}
+
+func TestABatchThatASecondTryDoesNotFindMayHaveBeenClosed(t *testing.T) {
+	left := []int{504, 404, 404}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(left[0])
+		left = left[1:]
+	}))
+	defer server.Close()
+	client, err := New(Options{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CloseBatch(context.Background(), "t", "1"); err != nil {
+		t.Error(err)
+	}
+	if err := client.CloseBatch(context.Background(), "t", "1"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
 func TestErrorsOfAttemptsAreCut(t *testing.T) {
 	found := cutText(strings.Repeat("a", 199) + "é\n")
 	if len(found) != 199 || !utf8.ValidString(found) {

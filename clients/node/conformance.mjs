@@ -13,14 +13,14 @@ const results = (found) => ({ results: found.map((one) => (one ? one.code : "ok"
 
 function item(request) {
   const body = "body_base64" in request ? Buffer.from(request.body_base64, "base64") : "text" in request ? request.text : (request.json ?? null);
-  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, group, keep_finished_ms: keepFinished, content_type: contentType } = request;
-  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, group, keepFinished, contentType };
+  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, group, keep_finished_ms: keepFinished, content_type: contentType, batch, parent, waits, members, on_dead: onDead, wait_at_most_ms: waitAtMost, close_within_ms: closeWithin } = request;
+  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, group, keepFinished, contentType, batch, parent, waits, members, onDead, waitAtMost, closeWithin };
 }
 
 function shown(job) {
-  const { topic, id, lease, attempt, delivery, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError, group } = job;
+  const { topic, id, lease, attempt, delivery, contentType, meta, consumer, cancelRequested, state, outcome, progress, lastError, group, batch } = job;
   const end = { finished_at_ms: job.finishedAt?.getTime(), duration_ms: job.duration, codec_error: job.codecError?.detail ?? null, result_base64: job.codecError ? null : (job.result?.toString("base64") ?? null), result_type: job.resultType, outcome: outcome ?? null };
-  return { topic, id, lease, attempt, delivery, body_base64: job.codecError ? null : job.body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, group, progress, last_error: lastError, ...end };
+  return { topic, id, lease, attempt, delivery, body_base64: job.codecError ? null : job.body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested, state, group, batch, waits_for: job.waitsFor, outcomes: job.outcomes, progress, last_error: lastError, ...end };
 }
 
 function codecOf({ current, keys, context, gzip, claim_check: check }) {
@@ -74,6 +74,20 @@ const operations = {
   async push_many({ items }) {
     const found = await client.pushMany(items.map(item));
     return found.map((one) => (one instanceof TarryError ? { error: problem(one) } : { id: one.id, result: one.result }));
+  },
+  async push_batch({ job, members }) {
+    const inner = ({ members: more, ...one }) => ({ ...item(one), members: more?.map(inner) });
+    const found = await client.pushBatch(item(job), members.map(inner));
+    return { closed: found.isClosed, results: found.results.map((one) => (one instanceof TarryError ? { error: problem(one) } : { id: one.id, result: one.result })) };
+  },
+  async close_batch({ topic, id }) {
+    await client.closeBatch(topic, id);
+    return { done: true };
+  },
+  async members({ topic, id, outcome, results: withResults, page }) {
+    const jobs = [];
+    for await (const job of client.members(topic, id, { outcome, results: withResults, page })) jobs.push(shown(job));
+    return { jobs };
   },
   cancel: async ({ topic, id }) => ({ done: await client.cancel(topic, id) }),
   request_cancel: async ({ topic, id }) => ({ result: await client.requestCancel(topic, id) }),

@@ -55,6 +55,20 @@ export interface PushOptions {
   keepFinished?: Duration | undefined;
   /** Groups, such as the tenants of a service, are served fairly and may have limits. */
   group?: string | undefined;
+  /** The waiting job of the batch of which this job is a member. */
+  batch?: JobName | undefined;
+  /** A member of the batch that runs, or its lease: it may add members after the close. */
+  parent?: string | Job | undefined;
+  /** True: the job becomes due when its batch is closed and all members have ended. */
+  waits?: boolean | undefined;
+  /** The batch of this waiting job closes itself when it has this number of members. */
+  members?: number | undefined;
+  /** The waiting job becomes due after this time in any case. Default: 7 days. */
+  waitAtMost?: Duration | undefined;
+  /** The waiting job is dead if its batch is not closed within this time. Default: 1 hour. */
+  closeWithin?: Duration | undefined;
+  /** Effect of a dead member on the waiting job. Default: go. */
+  onDead?: "go" | "hold" | "stop" | undefined;
   callback?: string | undefined;
   meta?: Readonly<Record<string, string>> | undefined;
   contentType?: string | undefined;
@@ -65,6 +79,27 @@ export interface PushOptions {
 export interface PushItem extends PushOptions {
   topic: string;
   body?: unknown;
+}
+
+/** A job of `pushBatch`. Its own members make it a waiting job. */
+export interface BatchItem extends Omit<PushItem, "members"> {
+  members?: readonly BatchItem[] | undefined;
+}
+
+/** The result of `pushBatch`: one result per job, each waiting job before its members. */
+export interface BatchResult {
+  results: (Pushed | TarryError)[];
+  /** False: a job was rejected, so a batch stays open. */
+  isClosed: boolean;
+}
+
+export interface MembersOptions extends CallOptions {
+  /** Only members with this outcome. */
+  outcome?: "unfinished" | "acked" | "dead" | "cancelled" | "expired" | undefined;
+  /** With the results of finished members. */
+  results?: boolean | undefined;
+  /** Members per request. Default: 100. */
+  page?: number | undefined;
 }
 
 export interface PushAndWaitOptions extends PushOptions, CallOptions {
@@ -262,6 +297,39 @@ export class Client {
     return results;
   }
 
+  /** Pushes a waiting job and up to 999 members in one call and closes the batch. Members may have `members`, so a chain is one call. */
+  async pushBatch(job: PushItem, members: readonly BatchItem[], options: CallOptions = {}): Promise<BatchResult> {
+    const texts = await Promise.all(members.map((member) => this.#batchItem(member)));
+    const body = `{"job":${await this.#item(job)},"members":[${texts.join(",")}]}`;
+    const answer = await this.transport.call({ method: "POST", path: "/v1/batches", body, signal: options.signal });
+    return { results: resultsOf(answer).map(pushedOf), isClosed: answer["closed"] === true };
+  }
+
+  async #batchItem({ members, ...item }: BatchItem): Promise<string> {
+    const text = await this.#item(item);
+    if (!members) return text;
+    const texts = await Promise.all(members.map((member) => this.#batchItem(member)));
+    return `${text.slice(0, -1)},"members":[${texts.join(",")}]}`;
+  }
+
+  /** Closes the batch of a waiting job: it gets no more members. */
+  async closeBatch(topic: string, id: string, options: CallOptions = {}): Promise<void> {
+    let mayBeDone = false;
+    try {
+      await this.transport.call({ method: "POST", path: pathOf(topic, "jobs", id, "close"), onDoubt: () => (mayBeDone = true), signal: options.signal });
+    } catch (fault) {
+      if (!(mayBeDone && fault instanceof NotFound)) throw fault; // an earlier try may have closed it, and the job has ended since
+    }
+  }
+
+  /** Returns the members of a batch; pages are requested while you iterate. Finished members are found if they are kept. */
+  async *members(topic: string, id: string, options: MembersOptions = {}): AsyncGenerator<Job, void, undefined> {
+    const query: [string, string][] = [["limit", String(options.page ?? 100)]];
+    if (options.outcome) query.push(["outcome", options.outcome]);
+    if (options.results) query.push(["results", "true"]);
+    yield* this.#pages("members", { method: "GET", path: pathOf(topic, "jobs", id, "members"), query, signal: options.signal });
+  }
+
   async #item(item: PushItem): Promise<string> {
     return itemText(item, ...(await encoded(this.codec, item.body, item.contentType)));
   }
@@ -333,16 +401,20 @@ export class Client {
     if (options.state) query.push(["state", options.state]);
     if (options.idPrefix) query.push(["id_prefix", options.idPrefix]);
     if (options.bodies) query.push(["body", "base64"]);
+    yield* this.#pages("jobs", { method: "GET", path: pathOf(topic, "jobs"), query, signal: options.signal });
+  }
+
+  async *#pages(name: "jobs" | "members", call: Call): AsyncGenerator<Job, void, undefined> {
     for (let cursor: string | undefined = ""; cursor !== undefined; ) {
       let answer: Json;
       try {
         const at: [string, string][] = cursor ? [["cursor", cursor]] : [];
-        answer = await this.transport.call({ method: "GET", path: pathOf(topic, "jobs"), query: [...query, ...at], signal: options.signal });
+        answer = await this.transport.call({ ...call, query: [...(call.query ?? []), ...at] });
       } catch (fault) {
         if (fault instanceof NotFound) return;
         throw fault;
       }
-      for (const job of objectsOf(answer["jobs"])) yield await decodeJob(jobOf(job), this.codec);
+      for (const job of objectsOf(answer[name])) yield await decodeJob(jobOf(job), this.codec);
       cursor = typeof answer["cursor"] === "string" ? answer["cursor"] : undefined;
     }
   }
@@ -572,6 +644,14 @@ function itemText(item: PushItem, body: Buffer, contentType: string): string {
     once_for: span(item.onceFor),
     keep_finished: span(item.keepFinished),
     group: item.group,
+    batch_topic: item.batch?.topic,
+    batch_id: item.batch?.id,
+    parent: item.parent instanceof Job ? item.parent.lease : item.parent,
+    waits: item.waits,
+    members: item.members,
+    wait_at_most: span(item.waitAtMost),
+    close_within: span(item.closeWithin),
+    on_dead: item.onDead,
     callback: item.callback,
     meta: Object.keys(meta).length > 0 ? meta : undefined,
   });

@@ -4,6 +4,8 @@ export { Client } from "./client.js";
 export type {
   AckOptions,
   AgainOptions,
+  BatchItem,
+  BatchResult,
   CallOptions,
   ClientOptions,
   ExtendOptions,
@@ -11,6 +13,7 @@ export type {
   LeaseResults,
   Leases,
   ListOptions,
+  MembersOptions,
   NackOptions,
   PushAndWaitOptions,
   PushItem,

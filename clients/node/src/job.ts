@@ -75,6 +75,12 @@ export interface JobFacts {
   /** Leased with a requested cancel: unless the job is acked, it is cancelled when the lease ends. */
   readonly cancelRequested: boolean;
   readonly group?: string | undefined;
+  /** The waiting job of the batch of which the job is a member. */
+  readonly batch?: { readonly topic: string; readonly id: string } | undefined;
+  /** The number of members that have not ended, while the job waits for them. */
+  readonly waitsFor?: number | undefined;
+  /** Members of a waiting job by their outcome. */
+  readonly outcomes?: Readonly<Record<"unfinished" | "acked" | "dead" | "cancelled" | "expired", number>> | undefined;
   /** How a finished job ended. */
   readonly outcome?: "acked" | "cancelled" | "expired" | undefined;
   readonly finishedAt?: Date | undefined;
@@ -150,6 +156,9 @@ export function jobOf(data: Readonly<Record<string, unknown>>): Job {
     consumer: maybe("consumer"),
     cancelRequested: data["cancel_requested"] === true,
     group: maybe("group"),
+    batch: data["batch"] as JobFacts["batch"],
+    waitsFor: typeof data["waits_for"] === "number" ? data["waits_for"] : undefined,
+    outcomes: data["outcomes"] as JobFacts["outcomes"],
     outcome: maybe("outcome") as JobFacts["outcome"],
     finishedAt: dateOf(data["finished_at"]),
     duration: typeof data["duration_ms"] === "number" ? data["duration_ms"] : undefined,

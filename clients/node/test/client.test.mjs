@@ -59,7 +59,7 @@ test("bodies_have_their_content_type", () => {
 
 test("errors_have_their_kind", () => {
   const kind = (status, code) => errorOf(status, { code }).name;
-  const kinds = [[404, "not_found", "NotFound"], [409, "leased", "Conflict"], [409, "lease_ended", "LeaseEnded"], [413, "body_too_big", "Refused"], [403, "forbidden", "Denied"],
+  const kinds = [[404, "not_found", "NotFound"], [409, "leased", "Conflict"], [409, "lease_ended", "LeaseEnded"], [0, "batch_closed", "Conflict"], [0, "no_batch", "NotFound"], [413, "body_too_big", "Refused"], [403, "forbidden", "Denied"],
     [507, "topic_full", "Full"], [503, "stopping", "Unavailable"], [0, "bad_topic", "Refused"], [0, "too_many_requests", "Unavailable"], [500, "", "TarryError"]]; // prettier-ignore
   for (const [status, code, wanted] of kinds) assert.equal(kind(status, code), wanted);
 });
@@ -114,6 +114,28 @@ test("a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_be_d
     assert.equal(await client.cancel("t", "1"), true);
     assert.equal(await client.requestCancel("t", "1"), null);
     assert.equal(await client.cancel("t", "1"), false);
+  });
+});
+
+test("a_batch_that_a_second_try_does_not_find_may_have_been_closed", async () => {
+  const left = [504, 404, 404];
+  await against((_, response) => response.writeHead(left.shift()).end("{}"), async (client) => {
+    await client.closeBatch("t", "1");
+    await assert.rejects(client.closeBatch("t", "1"), { name: "NotFound" });
+  });
+});
+
+test("the_options_of_a_batch_are_in_the_query_of_a_push_that_waits", async () => {
+  let url;
+  const answer = (request, response) => {
+    url = new URL(request.url, "http://127.0.0.1");
+    response.end('{"topic":"t","id":"1","state":"finished","attempt":1}');
+  };
+  const options = { id: "1", batch: { topic: "r", id: "&" }, parent: jobOf({ lease: "L" }), waits: true, members: 2, waitAtMost: "1s", closeWithin: "2s", onDead: "hold", wait: "3s" };
+  const wanted = { batch_topic: "r", batch_id: "&", parent: "L", waits: "true", members: "2", wait_at_most: "1000ms", close_within: "2000ms", on_dead: "hold", wait: "3000ms" };
+  await against(answer, async (client) => {
+    await client.pushAndWait("t", "x", options);
+    assert.deepEqual(Object.fromEntries(url.searchParams), wanted);
   });
 });
 

@@ -106,8 +106,8 @@ impl Error {
 
 fn kind_of(code: &str, status: u16) -> fn(Box<Problem>) -> Error {
     match (code, status) {
-        ("not_found", _) => Error::NotFound,
-        ("conflict" | "leased" | "dead", _) => Error::Conflict,
+        ("not_found" | "no_batch", _) => Error::NotFound,
+        ("conflict" | "leased" | "dead" | "batch_closed" | "waits" | "too_many_members" | "too_many_batches", _) => Error::Conflict,
         ("lease_ended", _) => Error::LeaseEnded,
         ("unauthorized" | "forbidden", _) => Error::Denied,
         ("topic_full" | "group_full" | "caller_full" | "no_space" | "memory", _) => Error::Full,

@@ -134,7 +134,15 @@ type call struct {
 	Cron        any               `json:"cron"`
 	EveryMS     int               `json:"every_ms"`
 	Zone        string            `json:"zone"`
-	Members     map[string]any    `json:"members"`
+	Members     any               `json:"members"`
+	Job         *call             `json:"job"`
+	Batch       tarry.JobName     `json:"batch"`
+	Parent      string            `json:"parent"`
+	Waits       bool              `json:"waits"`
+	OnDead      string            `json:"on_dead"`
+	WaitAtMost  int               `json:"wait_at_most_ms"`
+	CloseWithin int               `json:"close_within_ms"`
+	Outcome     string            `json:"outcome"`
 	Codec       *codec            `json:"codec"`
 	Times       int               `json:"times"`
 }
@@ -174,6 +182,15 @@ func (c *call) push() tarry.Push {
 	made := tarry.Push{
 		Topic: c.Topic, ID: c.ID, Body: c.Body, Delay: ms(c.DelayMS), Priority: c.Priority, TTL: ms(c.TTLMS), MaxAttempts: c.MaxAttempts,
 		Backoff: c.Backoff, OnConflict: c.OnConflict, Once: c.Once, Meta: c.Meta, ContentType: c.ContentType, Group: c.Group,
+		Batch: c.Batch, Parent: c.Parent, Waits: c.Waits, OnDead: c.OnDead, WaitAtMost: ms(c.WaitAtMost), CloseWithin: ms(c.CloseWithin),
+	}
+	switch members := c.Members.(type) {
+	case float64:
+		made.Members = int(members)
+	case []any:
+		for _, one := range c.memberJobs() {
+			made.MemberJobs = append(made.MemberJobs, one.push())
+		}
 	}
 	if c.KeepMS != nil {
 		made.KeepFinished = tarry.Keep(ms(*c.KeepMS))
@@ -189,8 +206,34 @@ func (c *call) push() tarry.Push {
 	return made
 }
 
+// memberJobs returns the members that are jobs.
+func (c *call) memberJobs() []call {
+	var jobs []call
+	text, err := json.Marshal(c.Members)
+	if err == nil {
+		err = json.Unmarshal(text, &jobs)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return jobs
+}
+
+func shownResults(found []tarry.PushResult) []object {
+	var results []object
+	for _, one := range found {
+		if one.Err != nil {
+			results = append(results, object{"error": problem(one.Err)})
+		} else {
+			results = append(results, object{"id": one.ID, "result": one.Result})
+		}
+	}
+	return results
+}
+
 func (c *call) schedule() tarry.Schedule {
-	made := tarry.Schedule{Topic: c.Topic, Every: ms(c.EveryMS), Zone: c.Zone, Members: c.Members, Body: c.push().Body}
+	members, _ := c.Members.(map[string]any)
+	made := tarry.Schedule{Topic: c.Topic, Every: ms(c.EveryMS), Zone: c.Zone, Members: members, Body: c.push().Body}
 	if len(c.Body) == 0 && c.Text == nil && c.JSON == nil {
 		made.Body = nil
 	}
@@ -211,7 +254,7 @@ func job(one *tarry.Job) object {
 	}
 	shown := object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
 		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested,
-		"state": one.State, "group": one.Group, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
+		"state": one.State, "group": one.Group, "batch": one.Batch, "waits_for": one.WaitsFor, "outcomes": one.Outcomes, "progress": one.Progress, "last_error": one.LastError, "duration_ms": one.Duration().Milliseconds(), "result_type": one.ResultType,
 		"outcome": nil, "result_base64": nil, "codec_error": nil}
 	var fault *tarry.Error
 	if errors.As(one.CodecErr, &fault) {
@@ -286,15 +329,26 @@ func (c *call) answer(ctx context.Context) (any, error) {
 			pushes = append(pushes, one.push())
 		}
 		found, err := client.PushMany(ctx, pushes)
-		var results []object
-		for _, one := range found {
-			if one.Err != nil {
-				results = append(results, object{"error": problem(one.Err)})
-			} else {
-				results = append(results, object{"id": one.ID, "result": one.Result})
-			}
+		return shownResults(found), err
+	case "push_batch":
+		var members []tarry.Push
+		for _, one := range c.memberJobs() {
+			members = append(members, one.push())
 		}
-		return results, err
+		found, isClosed, err := client.PushBatch(ctx, c.Job.push(), members...)
+		return object{"closed": isClosed, "results": shownResults(found)}, err
+	case "close_batch":
+		return done, client.CloseBatch(ctx, c.Topic, c.ID)
+	case "members":
+		jobs := []object{}
+		var fault error
+		client.Members(ctx, c.Topic, c.ID, tarry.MembersOptions{Outcome: c.Outcome, Page: c.Page})(func(one *tarry.Job, err error) bool {
+			if fault = err; err == nil {
+				jobs = append(jobs, job(one))
+			}
+			return err == nil
+		})
+		return object{"jobs": jobs}, fault
 	case "cancel":
 		found, err := client.Cancel(ctx, c.Topic, c.ID)
 		return object{"done": found}, err

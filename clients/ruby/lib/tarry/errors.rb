@@ -43,6 +43,7 @@ module Tarry
   class Error
     BY_CODE = {
       "not_found" => NotFound, "conflict" => Conflict, "leased" => Conflict, "dead" => Conflict, "lease_ended" => LeaseEnded,
+      "no_batch" => NotFound, "batch_closed" => Conflict, "waits" => Conflict, "too_many_members" => Conflict, "too_many_batches" => Conflict,
       "unauthorized" => Denied, "forbidden" => Denied, "topic_full" => Full, "group_full" => Full, "caller_full" => Full, "no_space" => Full,
       "memory" => Full, "too_many_requests" => Unavailable, "unavailable" => Unavailable, "stopping" => Unavailable
     }.freeze

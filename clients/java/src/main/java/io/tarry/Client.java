@@ -25,6 +25,7 @@ import java.util.function.BiFunction;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -51,7 +52,7 @@ public final class Client implements AutoCloseable {
 
     final Transport transport;
     final Codec codec;
-    private final Gatherer gatherer = new Gatherer(items -> pushBatch(items, request -> request.isMadeAgain = false));
+    private final Gatherer gatherer = new Gatherer(items -> pushItems(items, request -> request.isMadeAgain = false));
 
     /** Connects to {@code TARRY_URL}, by default {@code http://127.0.0.1:8279}. */
     public Client() {
@@ -252,7 +253,8 @@ public final class Client implements AutoCloseable {
 
     private static final Collection<String> TRACES = List.of("traceparent", "tracestate");
     private static final Collection<String> IN_THE_QUERY =
-        List.of("delay", "at", "priority", "ttl", "lease_for", "max_attempts", "backoff", "on_conflict", "once", "once_for", "keep_finished", "group", "callback");
+        List.of("delay", "at", "priority", "ttl", "lease_for", "max_attempts", "backoff", "on_conflict", "once", "once_for", "keep_finished", "group", "batch_topic", "batch_id", "parent", "waits",
+            "members", "wait_at_most", "close_within", "on_dead", "callback");
 
     /** Returns one result per push, in order. A refused push has its error in its place and does not affect the others. More than 1,000 are sent as several requests. */
     public List<Pushed> pushMany(List<Push> pushes) {
@@ -272,7 +274,44 @@ public final class Client implements AutoCloseable {
         });
     }
 
-    private CompletableFuture<List<Pushed>> pushBatch(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
+    /** The result of {@link #pushBatch}. */
+    public static final class Batch {
+        private final List<Pushed> results;
+        private final boolean isClosed;
+
+        private Batch(Transport.Answer answer) {
+            results = answer.objects("results").stream().map(one -> Pushed.of(one.get("id"), one)).collect(Collectors.toList());
+            isClosed = Boolean.TRUE.equals(answer.json().get("closed"));
+        }
+
+        /** One result per job, each waiting job before its members. */
+        public List<Pushed> results() {
+            return results;
+        }
+
+        /** Returns false if a job was rejected, so that a batch stays open. */
+        public boolean isClosed() {
+            return isClosed;
+        }
+    }
+
+    /** Pushes a waiting job and up to 999 members in one call and closes the batch. Members may have {@link Push#memberJobs}, so a chain is one call. */
+    public Batch pushBatch(Push job, List<Push> members) {
+        Map<String, Object> body = Map.of("job", job.item(codec), "members", members.stream().map(push -> push.item(codec)).collect(Collectors.toList()));
+        return Transport.await(transport.call(request("POST", "/v1/batches").json(body), Batch::new));
+    }
+
+    /** Closes the batch of a waiting job: it gets no more members. */
+    public void closeBatch(String topic, String id) {
+        Transport.Request request = request("POST", Api.path(topic, "jobs", id, "close"));
+        request.mayBeMissing = true;
+        Transport.Answer answer = Transport.await(transport.call(request, one -> one));
+        if (answer.status == 404 && !answer.isRepeated) { // an earlier try may have closed it, and the job has ended since
+            throw TarryException.of(answer.status, answer.json(), answer.retryAfter);
+        }
+    }
+
+    private CompletableFuture<List<Pushed>> pushItems(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
         Transport.Request request = new Transport.Request("POST", "/v1/jobs", transport);
         request.body = Gatherer.Item.array(items);
         how.accept(request);
@@ -288,7 +327,7 @@ public final class Client implements AutoCloseable {
 
     /** Retries items that the server had no room for (429, 503), like a call. */
     private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items, CompletableFuture<?> parent) {
-        return pushBatch(items, request -> {
+        return pushItems(items, request -> {
             request.retryFor = Duration.ofNanos(limitNs - System.nanoTime());
             request.pause = pause;
             request.parent = parent;
@@ -395,32 +434,44 @@ public final class Client implements AutoCloseable {
 
     /** Returns all jobs by due time; pages are requested while you read the stream. */
     public Stream<Job> list(String topic, Listing listing) {
-        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(new Pages(topic, listing), Spliterator.ORDERED | Spliterator.NONNULL), false);
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(new Pages(Api.path(topic, "jobs"), "jobs", listing::query), Spliterator.ORDERED | Spliterator.NONNULL), false);
     }
 
     public Stream<Job> list(String topic) {
         return list(topic, new Listing());
     }
 
+    /** Returns the members of a batch; pages are requested while you read the stream. Finished members are found if they are kept. */
+    public Stream<Job> members(String topic, String id, Members members) {
+        Pages pages = new Pages(Api.path(topic, "jobs", id, "members"), "members", members::query);
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(pages, Spliterator.ORDERED | Spliterator.NONNULL), false);
+    }
+
+    public Stream<Job> members(String topic, String id) {
+        return members(topic, id, new Members());
+    }
+
     private final class Pages implements Iterator<Job> {
-        private final String topic;
-        private final Listing listing;
+        private final String path;
+        private final String name;
+        private final UnaryOperator<String> query;
         private Iterator<Map<String, Object>> page = List.<Map<String, Object>>of().iterator();
         private String cursor;
         private boolean isLast;
 
-        Pages(String topic, Listing listing) {
-            this.topic = topic;
-            this.listing = listing;
+        Pages(String path, String name, UnaryOperator<String> query) {
+            this.path = path;
+            this.name = name;
+            this.query = query;
         }
 
         @Override
         public boolean hasNext() {
             while (!page.hasNext() && !isLast) {
-                Transport.Request request = request("GET", Api.path(topic, "jobs") + listing.query(cursor));
+                Transport.Request request = request("GET", path + query.apply(cursor));
                 request.mayBeMissing = true;
                 Transport.Answer answer = Transport.await(transport.call(request, one -> one));
-                page = (answer.status == 404 ? List.<Map<String, Object>>of() : answer.objects("jobs")).iterator();
+                page = (answer.status == 404 ? List.<Map<String, Object>>of() : answer.objects(name)).iterator();
                 Object found = answer.status == 404 ? null : answer.json().get("cursor");
                 cursor = found instanceof String ? (String) found : null;
                 isLast = cursor == null;

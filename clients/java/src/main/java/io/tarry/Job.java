@@ -181,6 +181,29 @@ public final class Job {
         return Optional.ofNullable(text("group", null));
     }
 
+    /** The waiting job of the batch of which the job is a member, as its topic and id. */
+    public Optional<Map.Entry<String, String>> batch() {
+        if (!(members.get("batch") instanceof Map)) {
+            return Optional.empty();
+        }
+        Map<?, ?> name = (Map<?, ?>) members.get("batch");
+        return Optional.of(Map.entry(String.valueOf(name.get("topic")), String.valueOf(name.get("id"))));
+    }
+
+    /** The number of members that have not ended, while the job waits for them. */
+    public Optional<Long> waitsFor() {
+        return members.get("waits_for") instanceof Number ? Optional.of(number("waits_for", 0)) : Optional.empty();
+    }
+
+    /** Members of a waiting job by their outcome: unfinished, acked, dead, cancelled, expired. Empty if the job has no batch. */
+    public Map<String, Long> outcomes() {
+        Map<String, Long> out = new LinkedHashMap<>();
+        if (members.get("outcomes") instanceof Map) {
+            ((Map<?, ?>) members.get("outcomes")).forEach((name, count) -> out.put(String.valueOf(name), ((Number) count).longValue()));
+        }
+        return out;
+    }
+
     /** How a finished job ended: acked, cancelled or expired. */
     public Optional<String> outcome() {
         return Optional.ofNullable(text("outcome", null));

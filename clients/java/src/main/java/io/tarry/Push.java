@@ -4,7 +4,9 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /**
  * A job to push, and its options: {@code new Push("orders", Map.of("order", 1001)).id("1001").delay(Duration.ofMinutes(30))}.
@@ -16,6 +18,7 @@ public final class Push {
     private final Map<String, Object> item = new LinkedHashMap<>();
     private final Map<String, String> meta = new LinkedHashMap<>();
     private final Object body;
+    private List<Push> memberJobs = List.of();
 
     public Push(String topic, Object body) {
         item.put("topic", topic);
@@ -85,6 +88,47 @@ public final class Push {
         return with("group", group);
     }
 
+    /** Makes the job a member of the batch of this waiting job. */
+    public Push batch(String topic, String id) {
+        return with("batch_topic", topic).with("batch_id", id);
+    }
+
+    /** Names the lease of a member of the batch that runs, which may add members after the close. */
+    public Push parent(String lease) {
+        return with("parent", lease);
+    }
+
+    /** Makes the job wait: it becomes due when its batch is closed and all members have ended. */
+    public Push waits() {
+        return with("waits", true);
+    }
+
+    /** Makes the batch of this waiting job close itself when it has this number of members. */
+    public Push members(int members) {
+        return with("members", members);
+    }
+
+    /** Sets the time after which the waiting job becomes due in any case, 7 days by default. */
+    public Push waitAtMost(Duration time) {
+        return with("wait_at_most", Api.milliseconds(time));
+    }
+
+    /** Sets the time after which the waiting job is dead if its batch is not closed, 1 hour by default. */
+    public Push closeWithin(Duration time) {
+        return with("close_within", Api.milliseconds(time));
+    }
+
+    /** Sets the effect of a dead member on the waiting job: {@code go}, {@code hold} or {@code stop}. */
+    public Push onDead(String onDead) {
+        return with("on_dead", onDead);
+    }
+
+    /** Sets the members of this member in {@link Client#pushBatch}. */
+    public Push memberJobs(List<Push> jobs) {
+        memberJobs = List.copyOf(jobs);
+        return this;
+    }
+
     public Push callback(String url) {
         return with("callback", url);
     }
@@ -136,6 +180,9 @@ public final class Push {
         out.put("content_type", content.type());
         if (!meta.isEmpty()) {
             out.put("meta", meta);
+        }
+        if (!memberJobs.isEmpty()) {
+            out.put("members", memberJobs.stream().map(push -> push.item(codec)).collect(Collectors.toList()));
         }
         return out;
     }

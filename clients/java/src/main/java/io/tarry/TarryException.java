@@ -11,7 +11,7 @@ import java.util.Set;
  */
 @SuppressWarnings("serial") // exceptions are not serialized
 public class TarryException extends RuntimeException {
-    private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead");
+    private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead", "batch_closed", "waits", "too_many_members", "too_many_batches");
     private static final Set<String> FULL = Set.of("topic_full", "group_full", "caller_full", "no_space", "memory");
     private static final Set<String> UNAVAILABLE = Set.of("too_many_requests", "unavailable", "stopping");
 
@@ -166,7 +166,7 @@ public class TarryException extends RuntimeException {
         if (FULL.contains(code) || status == 507) {
             return new Full(problem);
         }
-        if (code.equals("not_found") || status == 404) {
+        if (code.equals("not_found") || code.equals("no_batch") || status == 404) {
             return new NotFound(problem);
         }
         if (CONFLICTS.contains(code) || status == 409) {

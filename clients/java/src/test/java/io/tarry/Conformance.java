@@ -98,6 +98,10 @@ public final class Conformance {
             return out;
         }
 
+        List<Push> pushes(String name) {
+            return requests(name).stream().map(Request::push).collect(Collectors.toList());
+        }
+
         Push push() {
             Object body = body();
             Push push = new Push(text("topic"), body);
@@ -111,6 +115,22 @@ public final class Conformance {
             Optional.ofNullable(text("content_type")).ifPresent(push::contentType);
             Optional.ofNullable(duration("keep_finished_ms")).ifPresent(push::keepFinished);
             Optional.ofNullable(text("group")).ifPresent(push::group);
+            Optional.ofNullable(text("parent")).ifPresent(push::parent);
+            Optional.ofNullable(text("on_dead")).ifPresent(push::onDead);
+            Optional.ofNullable(duration("wait_at_most_ms")).ifPresent(push::waitAtMost);
+            Optional.ofNullable(duration("close_within_ms")).ifPresent(push::closeWithin);
+            if (has("batch")) {
+                Request batch = of(members.get("batch"));
+                push.batch(batch.text("topic"), batch.text("id"));
+            }
+            if (has("waits")) {
+                push.waits();
+            }
+            if (members.get("members") instanceof List) {
+                push.memberJobs(pushes("members"));
+            } else if (has("members")) {
+                push.members(number("members", 0));
+            }
             if (has("priority")) {
                 push.priority(number("priority", 0));
             }
@@ -145,7 +165,8 @@ public final class Conformance {
         boolean isDecoded = job.codecError().isEmpty();
         return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
             "body_base64", isDecoded ? Base64.getEncoder().encodeToString(job.body()) : null, "codec_error", job.codecError().map(TarryException::detail).orElse(null), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
-            "cancel_requested", job.isCancelRequested(), "state", job.state(), "group", job.group().orElse(null), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
+            "cancel_requested", job.isCancelRequested(), "state", job.state(), "group", job.group().orElse(null), "waits_for", job.waitsFor().orElse(null), "outcomes", job.outcomes(),
+            "batch", job.batch().map(name -> object("topic", name.getKey(), "id", name.getValue())).orElse(null), "outcome", job.outcome().orElse(null), "progress", job.progress().orElse(null),
             "last_error", job.lastError().orElse(null), "finished_at_ms", job.finishedAt() == null ? null : job.finishedAt().toEpochMilli(),
             "duration_ms", job.duration().map(Duration::toMillis).orElse(null), "result_type", job.resultType().orElse(null),
             "result_base64", !isDecoded ? null : job.result().map(Base64.getEncoder()::encodeToString).orElse(null));
@@ -190,8 +211,17 @@ public final class Conformance {
             case "push":
                 return pushed(client.push(request.push()));
             case "push_many":
-                List<Push> pushes = request.requests("items").stream().map(Request::push).collect(Collectors.toList());
-                return client.pushMany(pushes).stream().map(Conformance::pushed).collect(Collectors.toList());
+                return client.pushMany(request.pushes("items")).stream().map(Conformance::pushed).collect(Collectors.toList());
+            case "push_batch":
+                Client.Batch batch = client.pushBatch(Request.of(request.members.get("job")).push(), request.pushes("members"));
+                return object("closed", batch.isClosed(), "results", batch.results().stream().map(Conformance::pushed).collect(Collectors.toList()));
+            case "close_batch":
+                client.closeBatch(topic, id);
+                return done(true);
+            case "members":
+                Members choice = new Members().page(request.number("page", 100));
+                Optional.ofNullable(request.text("outcome")).ifPresent(choice::outcome);
+                return object("jobs", client.members(topic, id, choice).map(Conformance::job).collect(Collectors.toList()));
             case "cancel":
                 return done(client.cancel(topic, id));
             case "request_cancel":

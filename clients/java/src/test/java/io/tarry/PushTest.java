@@ -33,6 +33,15 @@ class PushTest {
     }
 
     @Test
+    void theOptionsOfABatchHaveTheNamesOfTheApi() {
+        Map<String, Object> item = new Push("t", "x").id("1").batch("r", "7").parent("L").waits().members(2).waitAtMost(Duration.ofSeconds(1))
+            .closeWithin(Duration.ofSeconds(2)).onDead("hold").item(null);
+        item.keySet().removeAll(List.of("topic", "id", "body_base64", "content_type"));
+        assertEquals(Map.of("batch_topic", "r", "batch_id", "7", "parent", "L", "waits", true, "members", 2, "wait_at_most", "1000ms", "close_within", "2000ms",
+            "on_dead", "hold"), item);
+    }
+
+    @Test
     void anIdOfTheClientsMakingStaysAndKeeps() {
         Push push = new Push("t", "x").delay(Duration.ofSeconds(1));
         Map<String, Object> item = push.item(null);
