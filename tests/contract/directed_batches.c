@@ -438,6 +438,27 @@ static void stop_cancels_waiting_members(void **state)
     ack_member("a");
 }
 
+static void a_member_redriven_after_a_stop_is_an_ordinary_job(void **state)
+{
+    NEEDS_BATCHES();
+    begin_two(BATCH_STOP);
+    assert_int_equal(push_member("c", "w"), QUEUE_CREATED);
+    assert_int_equal(close_batch("w"), QUEUE_OK);
+    struct slice a = take_of("m", "a"), b = take_of("m", "b"), c = take_of("m", "c");
+    assert_int_equal(die(a), QUEUE_OK);
+    assert_int_equal(call_topic(QUEUE_TOPIC_REDRIVE, "m")->status, QUEUE_OK);
+    assert_int_equal(answer(QUEUE_NACK, take_of("m", "a")), QUEUE_OK); /* it is retried */
+    assert_int_equal(die(take_of("m", "a")), QUEUE_OK);
+    assert_int_equal(call_topic(QUEUE_TOPIC_REDRIVE, "m")->status, QUEUE_OK);
+    reopen();
+    ack_member("a");
+    expect_waits_for("w", 2);
+    assert_int_equal(answer(QUEUE_ACK, b), QUEUE_OK);
+    expect_waits_for("w", 1);
+    assert_int_equal(answer(QUEUE_NACK, c), QUEUE_CANCELLED);
+    take_waiting("w", "acked=1 dead=1 cancelled=1 expired=0 missing=0");
+}
+
 static void an_id_of_a_stopped_member_may_be_used_again(void **state)
 {
     NEEDS_BATCHES();
@@ -696,6 +717,7 @@ const struct CMUnitTest directed_batches[] = {
     CLAIM(a_redriven_member_completes_a_held_batch),
     CLAIM(a_cancelled_dead_member_completes_a_held_batch),
     CLAIM(stop_cancels_waiting_members),
+    CLAIM(a_member_redriven_after_a_stop_is_an_ordinary_job),
     CLAIM(an_id_of_a_stopped_member_may_be_used_again),
     CLAIM(a_member_that_adds_one_keeps_the_batch_open),
     CLAIM(a_closed_batch_rejects_members),

@@ -482,11 +482,25 @@ void batch_member_changed(struct engine *engine, uint32_t id, enum batch_outcome
                           enum batch_outcome after, struct engine_now now)
 {
     struct batch *batch = batch_at(engine, id);
-    if (before == after || batch->is_gone || batch->rules.has_ended)
+    /* After a stop only the ends of leases count, which batch_entry_ended counts. */
+    if (before == after || batch->is_gone || batch->rules.has_ended || batch->rules.is_stopped)
         return;
     life_batch_count(&batch->rules, false, before, after);
     if (life_batch_stops(&batch->rules, after))
         batch_stop(engine, id);
+    batch_changed(engine, id, now);
+}
+
+/* Counts the end of a lease that began before its batch was stopped. Every other member is a leftover, dead, or an ordinary job
+ * since its redrive. */
+static void stopped_member_ended(struct engine *engine, uint32_t id, const struct entry *entry,
+                                 enum record_reason reason, struct engine_now now)
+{
+    struct batch *batch = batch_at(engine, id);
+    if (entry->state != JOB_LEASED || !batch_stop_concerns(engine, entry_extra(engine, entry)) ||
+        batch->is_gone || batch->rules.has_ended)
+        return;
+    life_batch_count(&batch->rules, false, BATCH_UNFINISHED, life_outcome_of(reason));
     batch_changed(engine, id, now);
 }
 
@@ -544,8 +558,11 @@ void batch_entry_ended(struct engine *engine, uint32_t id, enum record_reason re
     if (!number)
         return;
     if (!batch_is_leftover(engine, entry)) {
-        batch_member_changed(engine, number, life_outcome((enum job_state)entry->state),
-                             life_outcome_of(reason), now);
+        if (batch_is_stopped(engine, number))
+            stopped_member_ended(engine, number, entry, reason, now);
+        else
+            batch_member_changed(engine, number, life_outcome((enum job_state)entry->state),
+                                 life_outcome_of(reason), now);
         return;
     }
     struct batch *batch = batch_at(engine, number);

@@ -78,8 +78,7 @@ static inline bool start_next(struct engine *engine, uint32_t id, enum life_step
 static inline void drop_next_if_stopped(struct engine *engine, uint32_t id)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
-    if (__builtin_expect(extra->successor && extra->policy.batch, 0) &&
-        batch_at(engine, extra->policy.batch)->rules.is_stopped)
+    if (__builtin_expect(extra->successor != 0, 0) && batch_stop_concerns(engine, extra))
         entry_drop_next(engine, extra);
 }
 

@@ -454,11 +454,19 @@ static inline bool entry_is_kept_back(const struct engine *engine, const struct 
     return extra && __builtin_expect(extra_is_batched(extra), 0) &&
            (extra->marks & EXTRA_WAITS || batch_is_leftover(engine, entry));
 }
+/* Returns whether the batch of a leased job was stopped during its lease. A member that is redriven after the stop is an
+ * ordinary job. */
+static inline bool batch_stop_concerns(const struct engine *engine, const struct extra *extra)
+{
+    if (__builtin_expect(extra->policy.batch == 0, 1))
+        return false;
+    const struct batch *batch = batch_at(engine, extra->policy.batch);
+    return batch->rules.is_stopped && extra->delivery <= batch->stop_sequence;
+}
 /* Returns whether the holder is asked to cancel: by a call, or because its batch was stopped. */
 static inline bool extra_cancel_requested(const struct engine *engine, const struct extra *extra)
 {
-    return extra->cancel_requested || (__builtin_expect(extra->policy.batch != 0, 0) &&
-                                       batch_at(engine, extra->policy.batch)->rules.is_stopped);
+    return extra->cancel_requested || batch_stop_concerns(engine, extra);
 }
 
 /* ---- kept.c: finished jobs that leave something behind ---- */

@@ -316,11 +316,15 @@ function batches.replace(t, j, record, links)
     if old and old.waits and #old.state == 0 and find(t.name, j.id) then return WAITS end
     if links and links.topic and not (old and old.names == links.names) then return CONFLICT end
     if links and links.waits and call('HLEN', key()) >= BATCHES_MAX then return TOO_MANY_BATCHES end
-    if old and old.topic then
+    local b = old and old.topic and find(old.topic, old.id)
+    local leaves = b and b.number == old.number and b.is_stopped and j.state == DEAD -- an ordinary job from now on
+    if leaves then
+        call('SREM', members_key(b), t.name .. '\0' .. j.id)
+        if links and links.waits then record = batches.add(record, {form = WAITS_FORM, own = links.own}) end
+    elseif old and old.topic then
         local form = MEMBER_FORM + (links and links.waits and links.form - links.form % 2 or 0)
         local kept = {form = form, names = old.names, number = old.number, depth = old.depth, id = old.id, own = links and links.waits and links.own or ''}
         record = batches.add(record, kept)
-        local b = find(old.topic, old.id)
         if b and b.number == old.number and j.state == DEAD then
             count_member(b, DEAD_MEMBER, UNFINISHED)
             call('SADD', members_key(b), t.name .. '\0' .. j.id)
@@ -382,16 +386,32 @@ function batches.purged(t, ids)
     end
 end
 
-local function member_lives(j, links)
+-- Makes a dead member of a stopped batch an ordinary job.
+local function leave(t, j, links, b)
+    local at, behind = bounds_of(j.flags, j.record)
+    local part = ''
+    if links.waits then
+        links.form = WAITS_FORM
+        part = part_of(links)
+    else
+        j.flags = j.flags - batches.RECORD
+    end
+    j.record = char(j.flags) .. sub(j.record, 2, at - 1) .. part .. sub(j.record, behind)
+    call('HSET', t.jobs, j.id, j.record)
+    call('SREM', members_key(b), t.name .. '\0' .. j.id)
+end
+
+local function member_lives(t, j, links)
     local b = links.topic and find(links.topic, links.id)
-    if b and b.number == links.number then count_member(b, DEAD_MEMBER, UNFINISHED) end
+    if not b or b.number ~= links.number then return end
+    if b.is_stopped then leave(t, j, links, b) else count_member(b, DEAD_MEMBER, UNFINISHED) end
 end
 
 -- A dead job is redriven: it is in no set, and its due is now.
 function batches.redriven(t, j)
     local links = links_of(j.flags, j.record)
     local own = links.waits and find(t.name, j.id)
-    member_lives(j, links)
+    member_lives(t, j, links)
     if not own then return end
     own.is_closed = true
     change(own)
@@ -403,7 +423,7 @@ end
 function batches.taken(t, j)
     local links = links_of(j.flags, j.record)
     local own = links.waits and find(t.name, j.id)
-    if j.state == DEAD then member_lives(j, links) end
+    if j.state == DEAD then member_lives(t, j, links) end
     return own and end_wait(own, true) or j
 end
 
