@@ -147,6 +147,14 @@ def start_postgres():
 
 
 @pytest.fixture
+def start_mariadb():
+    """start_mariadb() starts a MariaDB of the test's own."""
+    from mariadb import MariadbServer
+    with contextlib.ExitStack() as stack:
+        yield lambda *settings: stack.enter_context(MariadbServer(*settings))
+
+
+@pytest.fixture
 def start_redis():
     """start_redis(*flags, aof=…, …): a real Redis of the test's own. start_redis.sentinel(…) and start_redis.cluster(…) likewise."""
     with contextlib.ExitStack() as running:

@@ -21,15 +21,19 @@ def postgres_flags(request):
     return ["--store", request.getfixturevalue("start_postgres")().url, "--migrate"]
 
 
-STORES = {"embedded": lambda request: FLAGS, "redis": redis_flags, "postgres": postgres_flags}
-THOROUGH = pytest.mark.thorough("starts PostgreSQL for each test")
+def mariadb_flags(request):
+    return ["--store", request.getfixturevalue("start_mariadb")().url, "--migrate"]
 
 
-@pytest.fixture(params=["embedded", "redis", pytest.param("postgres", marks=THOROUGH)])
+STORES = {"embedded": lambda request: FLAGS, "redis": redis_flags, "postgres": postgres_flags, "mariadb": mariadb_flags}
+THOROUGH = pytest.mark.thorough("starts a database for each test")
+
+
+@pytest.fixture(params=["embedded", "redis", *(pytest.param(name, marks=THOROUGH) for name in ("postgres", "mariadb"))])
 def start(request, start_server):
     """start(): a server with the calls of SQS, and an SDK."""
     def start(*flags, **options):
-        if request.param == "postgres" and any("--test-clock" in flag for flag in flags):
+        if request.param in ("postgres", "mariadb") and any("--test-clock" in flag for flag in flags):
             pytest.skip("a database has its own clock")
         server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *STORES[request.param](request), *flags, **options)
         return server, client_of(server.port)
