@@ -56,8 +56,18 @@ function pushOptions(array $item): array
         'onConflict' => $item['on_conflict'] ?? null, 'contentType' => $item['content_type'] ?? null,
         'meta' => $item['meta'] ?? null, 'once' => $item['once'] ?? null,
         'keepFinished' => seconds($item, 'keep_finished_ms'), 'group' => $item['group'] ?? null,
+        'batch' => isset($item['batch']) ? [$item['batch']['topic'], $item['batch']['id']] : null,
+        'parent' => $item['parent'] ?? null, 'waits' => $item['waits'] ?? null, 'onDead' => $item['on_dead'] ?? null,
+        'members' => is_array($item['members'] ?? null) ? array_map(pushOptions(...), $item['members']) : $item['members'] ?? null,
+        'waitAtMost' => seconds($item, 'wait_at_most_ms'), 'closeWithin' => seconds($item, 'close_within_ms'),
     ];
     return array_filter($options, static fn (mixed $value): bool => $value !== null);
+}
+
+/** @return array<string, mixed> */
+function pushed(Pushed|TarryError $one): array
+{
+    return $one instanceof Pushed ? ['id' => $one->id, 'result' => $one->result] : ['error' => problem($one)];
 }
 
 /** @param array<string, mixed>|null $given */
@@ -84,7 +94,8 @@ function job(Job $job): array
         'delivery' => $job->delivery, 'body_base64' => $isDecoded ? base64_encode($job->body) : null,
         'codec_error' => $job->codecError?->detail, 'content_type' => $job->contentType,
         'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
-        'state' => $job->state, 'group' => $job->group, 'outcome' => $job->outcome,
+        'state' => $job->state, 'group' => $job->group, 'waits_for' => $job->waitsFor, 'outcomes' => $job->outcomes,
+        'batch' => $job->batch === null ? null : ['topic' => $job->batch[0], 'id' => $job->batch[1]], 'outcome' => $job->outcome,
         'progress' => $job->progress, 'last_error' => $job->lastError,
         'finished_at_ms' => $job->finishedAt === null ? null : 1000 * (float) $job->finishedAt->format('U.u'),
         'duration_ms' => $job->duration === null ? null : 1000 * $job->duration,
@@ -220,11 +231,16 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             $due = $found->dueAt === null ? null : 1000 * (float) $found->dueAt->format('U.u');
             return ['id' => $found->id, 'result' => $found->result, 'due_at_ms' => $due];
         case 'push_many':
-            return array_map(
-                static fn (Pushed|TarryError $one): array => $one instanceof Pushed
-                    ? ['id' => $one->id, 'result' => $one->result] : ['error' => problem($one)],
-                $client->pushMany(array_map(pushOptions(...), $request['items'])),
-            );
+            return array_map(pushed(...), $client->pushMany(array_map(pushOptions(...), $request['items'])));
+        case 'push_batch':
+            $found = $client->pushBatch(pushOptions($request['job']), array_map(pushOptions(...), $request['members']));
+            return ['closed' => $found['closed'], 'results' => array_map(pushed(...), $found['results'])];
+        case 'close_batch':
+            $client->closeBatch($topic, $id);
+            return ['done' => true];
+        case 'members':
+            $found = $client->members($topic, $id, $request['outcome'] ?? null, page: $request['page'] ?? 100);
+            return ['jobs' => array_map(job(...), iterator_to_array($found, false))];
         case 'cancel':
             return ['done' => $client->cancel($topic, $id)];
         case 'request_cancel':

@@ -11,8 +11,9 @@ $stdout.sync = true
 
 # A client, and what it has.
 class Adapter
-  SAME = %w[id priority max_attempts backoff on_conflict once group meta content_type].freeze
-  TIMES = { "delay_ms" => :delay, "at_ms" => :at, "ttl_ms" => :ttl, "keep_finished_ms" => :keep_finished }.freeze
+  SAME = %w[id priority max_attempts backoff on_conflict once group parent waits on_dead meta content_type].freeze
+  TIMES = { "delay_ms" => :delay, "at_ms" => :at, "ttl_ms" => :ttl, "keep_finished_ms" => :keep_finished, "wait_at_most_ms" => :wait_at_most,
+            "close_within_ms" => :close_within }.freeze
 
   def initialize
     @lock, @workers, @taken = Mutex.new, {}, {}
@@ -42,7 +43,18 @@ class Adapter
   end
 
   def push_options(request)
-    SAME.to_h { |name| [name.to_sym, request[name]] }.merge(TIMES.to_h { |name, option| [option, seconds(request, name)] }).compact
+    members = request["members"]
+    members = members.map { |member| item(member) } if members.is_a?(Array)
+    batch = request["batch"]&.values_at("topic", "id")
+    SAME.to_h { |name| [name.to_sym, request[name]] }.merge(TIMES.to_h { |name, option| [option, seconds(request, name)] }, { batch: batch, members: members }).compact
+  end
+
+  def item(request)
+    { topic: request["topic"], body: body(request), **push_options(request) }
+  end
+
+  def pushed(one)
+    one.is_a?(Tarry::Error) ? { error: problem(one) } : { id: one.id, result: one.result }
   end
 
   def milliseconds(time)
@@ -50,9 +62,9 @@ class Adapter
   end
 
   def job(one)
-    same = %i[topic id lease attempt delivery content_type meta consumer cancel_requested state group outcome progress last_error result_type]
+    same = %i[topic id lease attempt delivery content_type meta consumer cancel_requested state group waits_for outcomes outcome progress last_error result_type]
     { **same.to_h { |name| [name, one.public_send(name)] }, body_base64: one.codec_error ? nil : [one.body].pack("m0"), codec_error: one.codec_error&.detail, finished_at_ms: milliseconds(one.finished_at),
-      duration_ms: milliseconds(one.duration), result_base64: one.codec_error || one.result.nil? ? nil : [one.result].pack("m0") }
+      duration_ms: milliseconds(one.duration), batch: one.batch && { topic: one.batch.first, id: one.batch.last }, result_base64: one.codec_error || one.result.nil? ? nil : [one.result].pack("m0") }
   end
 
   def results(found)
@@ -94,8 +106,21 @@ class Adapter
   end
 
   def push_many(request)
-    found = @client.push_many(request["items"].map { |item| { topic: item["topic"], body: body(item), **push_options(item) } })
-    found.map { |one| one.is_a?(Tarry::Error) ? { error: problem(one) } : { id: one.id, result: one.result } }
+    @client.push_many(request["items"].map { |one| item(one) }).map { |one| pushed(one) }
+  end
+
+  def push_batch(request)
+    found = @client.push_batch(item(request["job"]), request["members"].map { |one| item(one) })
+    { closed: found.closed, results: found.results.map { |one| pushed(one) } }
+  end
+
+  def close_batch(request)
+    @client.close_batch(request["topic"], request["id"])
+    { done: true }
+  end
+
+  def members(request)
+    { jobs: @client.members(request["topic"], request["id"], outcome: request["outcome"], page: request["page"] || 100).map { |one| job(one) } }
   end
 
   def push_and_wait(request)

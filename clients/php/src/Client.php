@@ -67,6 +67,14 @@ final class Client
      * @param int|float|\DateInterval|null $keepFinished how long the server keeps the job and its result after its end;
      * else as its topic says
      * @param string|null $group groups, such as the tenants of a service, are served fairly and may have limits
+     * @param array{string, string}|null $batch topic and id of the waiting job of the batch of which this job is a member
+     * @param string|Job|null $parent a member that runs, or its lease: it may add members after the close of the batch
+     * @param bool|null $waits the job becomes due when its batch is closed and all members have ended
+     * @param int|list<array<string, mixed>>|null $members the batch of this waiting job closes itself when it has this number of
+     * members; in pushBatch(), the members of this member
+     * @param int|float|\DateInterval|null $waitAtMost the waiting job becomes due after this time in any case
+     * @param int|float|\DateInterval|null $closeWithin the waiting job is dead if its batch is not closed within this time
+     * @param string|null $onDead effect of a dead member on the waiting job: go, hold or stop
      * @throws TarryError
      */
     public function push(
@@ -85,6 +93,13 @@ final class Client
         int|float|\DateInterval|null $onceFor = null,
         int|float|\DateInterval|null $keepFinished = null,
         ?string $group = null,
+        ?array $batch = null,
+        string|Job|null $parent = null,
+        ?bool $waits = null,
+        int|array|null $members = null,
+        int|float|\DateInterval|null $waitAtMost = null,
+        int|float|\DateInterval|null $closeWithin = null,
+        ?string $onDead = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -200,15 +215,56 @@ final class Client
      */
     public function pushMany(iterable $items): array
     {
-        $wanted = [];
-        foreach ($items as $item) {
-            $wanted[] = $this->item(...$item); // @phpstan-ignore argument.type
-        }
         $results = [];
-        foreach (array_chunk($wanted, self::BATCH) as $batch) {
-            array_push($results, ...$this->pushBatch($batch));
+        foreach (array_chunk($this->items($items), self::BATCH) as $batch) {
+            array_push($results, ...$this->pushItems($batch));
         }
         return $results;
+    }
+
+    /**
+     * Pushes a waiting job and up to 999 members in one call and closes the batch. Each has the arguments of push() by their names.
+     * Members may have 'members', so a chain is one call. Returns one result per job, each waiting job before its members, and
+     * whether all batches are closed: the batch of a rejected job stays open.
+     *
+     * @param array<string, mixed> $job
+     * @param iterable<array<string, mixed>> $members
+     * @return array{results: list<Pushed|TarryError>, closed: bool}
+     * @throws TarryError
+     */
+    public function pushBatch(array $job, iterable $members): array
+    {
+        $body = Format::json(['job' => $this->items([$job])[0], 'members' => $this->items($members)]);
+        $answer = $this->transport->call(new Request('POST', '/v1/batches', body: $body));
+        return ['results' => array_map(self::pushed(...), self::results($answer)), 'closed' => ($answer['closed'] ?? null) === true];
+    }
+
+    /**
+     * @param iterable<array<string, mixed>> $items
+     * @return list<array<string, mixed>>
+     */
+    private function items(iterable $items): array
+    {
+        $made = [];
+        foreach ($items as $item) {
+            $made[] = $this->item(...$item); // @phpstan-ignore argument.type
+        }
+        return $made;
+    }
+
+    /**
+     * Closes the batch of a waiting job: it gets no more members.
+     *
+     * @throws TarryError
+     */
+    public function closeBatch(string $topic, string $id): void
+    {
+        $tries = 0;
+        try {
+            $this->transport->call(new Request('POST', self::path($topic, 'jobs', $id, 'close')), tries: $tries);
+        } catch (NotFound $fault) {
+            $tries > 0 || throw $fault; // an earlier try may have closed it, and the job has ended since
+        }
     }
 
     /**
@@ -218,7 +274,7 @@ final class Client
      * @return list<Pushed|TarryError>
      * @throws TarryError
      */
-    private function pushBatch(array $items): array
+    private function pushItems(array $items): array
     {
         $limit = Transport::now() + $this->transport->retryFor;
         $results = array_fill(0, count($items), new TarryError('the answer has no result for it'));
@@ -241,6 +297,8 @@ final class Client
     /**
      * An item of a batch push.
      *
+     * @param array{string, string}|null $batch
+     * @param int|list<array<string, mixed>>|null $members
      * @param array<string, string> $meta
      * @return array<string, mixed>
      */
@@ -260,6 +318,13 @@ final class Client
         int|float|\DateInterval|null $onceFor = null,
         int|float|\DateInterval|null $keepFinished = null,
         ?string $group = null,
+        ?array $batch = null,
+        string|Job|null $parent = null,
+        ?bool $waits = null,
+        int|array|null $members = null,
+        int|float|\DateInterval|null $waitAtMost = null,
+        int|float|\DateInterval|null $closeWithin = null,
+        ?string $onDead = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -286,6 +351,14 @@ final class Client
             'once_for' => $onceFor === null ? null : Format::milliseconds($onceFor),
             'keep_finished' => $keepFinished === null ? null : Format::milliseconds($keepFinished),
             'group' => $group,
+            'batch_topic' => $batch[0] ?? null,
+            'batch_id' => $batch[1] ?? null,
+            'parent' => $parent instanceof Job ? $parent->lease : $parent,
+            'waits' => $waits,
+            'members' => is_array($members) ? $this->items($members) : $members,
+            'wait_at_most' => $waitAtMost === null ? null : Format::milliseconds($waitAtMost),
+            'close_within' => $closeWithin === null ? null : Format::milliseconds($closeWithin),
+            'on_dead' => $onDead,
             'callback' => $callback,
             'meta' => $meta === [] ? null : (object) $meta,
         ], static fn (mixed $value): bool => $value !== null);
@@ -396,16 +469,44 @@ final class Client
         bool $bodies = false,
         int $page = 100,
     ): \Generator {
+        $body = $bodies ? 'base64' : null;
+        $query = ['limit' => $page, 'state' => $state, 'id_prefix' => $idPrefix, 'body' => $body];
+        yield from $this->pages(self::path($topic, 'jobs'), $query, 'jobs');
+    }
+
+    /**
+     * Lists the members of a batch, read page by page during the iteration. Finished members are found if they are kept.
+     *
+     * @param string|null $outcome unfinished, acked, dead, cancelled or expired
+     * @param bool $results also read the results of finished members
+     * @return \Generator<int, Job>
+     * @throws TarryError
+     */
+    public function members(
+        string $topic,
+        string $id,
+        ?string $outcome = null,
+        bool $results = false,
+        int $page = 100,
+    ): \Generator {
+        $query = ['limit' => $page, 'outcome' => $outcome, 'results' => $results ? 'true' : null];
+        yield from $this->pages(self::path($topic, 'jobs', $id, 'members'), $query, 'members');
+    }
+
+    /**
+     * @param array<string, string|int|null> $query
+     * @return \Generator<int, Job>
+     */
+    private function pages(string $path, array $query, string $name): \Generator
+    {
         $cursor = null;
         do {
-            $body = $bodies ? 'base64' : null;
-            $query = ['limit' => $page, 'state' => $state, 'id_prefix' => $idPrefix, 'body' => $body, 'cursor' => $cursor];
             try {
-                $answer = $this->transport->call(new Request('GET', self::path($topic, 'jobs'), self::query($query)));
+                $answer = $this->transport->call(new Request('GET', $path, self::query($query + ['cursor' => $cursor])));
             } catch (NotFound) {
                 return;
             }
-            foreach ($this->decoded($answer) as $job) {
+            foreach ($this->decoded($answer, $name) as $job) {
                 yield $job;
             }
             $cursor = is_string($answer['cursor'] ?? null) ? $answer['cursor'] : null;
@@ -695,7 +796,7 @@ final class Client
     }
 
     /**
-     * @param array<string, string|int|null> $options
+     * @param array<string, string|int|bool|null> $options
      * @return list<array{string, string}>
      */
     private static function query(array $options): array
@@ -703,7 +804,7 @@ final class Client
         $query = [];
         foreach ($options as $name => $value) {
             if ($value !== null) {
-                $query[] = [$name, (string) $value];
+                $query[] = [$name, is_bool($value) ? ($value ? 'true' : 'false') : (string) $value];
             }
         }
         return $query;
@@ -723,9 +824,9 @@ final class Client
      * @param array<mixed> $answer
      * @return list<Job>
      */
-    private function decoded(array $answer): array
+    private function decoded(array $answer, string $name = 'jobs'): array
     {
-        return array_map(fn (Job $job): Job => $job->decoded($this->codec), self::jobs($answer));
+        return array_map(fn (Job $job): Job => $job->decoded($this->codec), self::jobs($answer, $name));
     }
 
     /**
@@ -733,8 +834,8 @@ final class Client
      * @return list<Job> which are not decoded
      * @internal
      */
-    public static function jobs(array $answer): array
+    public static function jobs(array $answer, string $name = 'jobs'): array
     {
-        return array_values(array_map(Job::of(...), array_filter((array) ($answer['jobs'] ?? []), is_array(...))));
+        return array_values(array_map(Job::of(...), array_filter((array) ($answer[$name] ?? []), is_array(...))));
     }
 }

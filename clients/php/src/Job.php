@@ -19,6 +19,9 @@ final class Job
      * can reject late writes
      * @param string|null $consumer name of the consumer that holds it
      * @param bool $cancelRequested unless it is acked, it is cancelled when the lease ends
+     * @param array{string, string}|null $batch topic and id of the waiting job of the batch of which the job is a member
+     * @param int|null $waitsFor number of members that have not ended, while the job waits for them
+     * @param array<string, int> $outcomes members of a waiting job: unfinished, acked, dead, cancelled, expired
      * @param string|null $outcome how a finished job ended: acked, cancelled or expired
      * @param float|null $duration seconds of the last attempt of a finished job
      * @param string|null $progress the last one that the worker reported
@@ -53,6 +56,9 @@ final class Job
         public readonly ?CodecError $codecError = null,
         public readonly ?string $storedAs = null,
         array $undecoded = [],
+        public readonly ?array $batch = null,
+        public readonly ?int $waitsFor = null,
+        public readonly array $outcomes = [],
     ) {
         unset($this->body, $this->result);
         in_array('body', $undecoded, true) || $this->body = $body;
@@ -144,6 +150,9 @@ final class Job
         $number = static fn (string $name, int $else): int => is_int($data[$name] ?? null) ? $data[$name] : $else;
         /** @var array<string, string> $meta */
         $meta = is_array($data['meta'] ?? null) ? $data['meta'] : [];
+        $batch = is_array($data['batch'] ?? null) ? $data['batch'] : [];
+        /** @var array<string, int> $outcomes */
+        $outcomes = is_array($data['outcomes'] ?? null) ? $data['outcomes'] : [];
         return new self(
             topic: $text('topic', ''),
             id: $text('id', ''),
@@ -168,6 +177,9 @@ final class Job
             result: self::resultOf($data, $text('result_type', '')),
             resultType: $text('result_type', '') ?: null,
             storedAs: Codec::storedAs($body, $text('content_type', '')),
+            batch: is_string($batch['topic'] ?? null) && is_string($batch['id'] ?? null) ? [$batch['topic'], $batch['id']] : null,
+            waitsFor: is_int($data['waits_for'] ?? null) ? $data['waits_for'] : null,
+            outcomes: $outcomes,
         );
     }
 

@@ -37,6 +37,7 @@ final class TarryErrorTest extends TestCase
             [507, 'topic_full', Full::class], [507, 'no_space', Full::class], [400, 'bad_topic', Refused::class],
             [413, '', Refused::class], [429, '', Unavailable::class], [503, '', Unavailable::class],
             [500, '', TarryError::class], [0, 'bad_topic', Refused::class],
+            [0, 'no_batch', NotFound::class], [0, 'batch_closed', Conflict::class], [0, 'waits', Conflict::class],
         ];
     }
 

@@ -45,6 +45,8 @@ class ErrorTest < Minitest::Test
     assert_equal Tarry::LeaseEnded, kind.call(409, { "code" => "lease_ended" })
     assert_equal Tarry::Conflict, kind.call(409, { "code" => "another" })
     assert_equal Tarry::Refused, kind.call(0, { "result" => "bad_topic" })
+    assert_equal Tarry::NotFound, kind.call(0, { "result" => "no_batch" })
+    assert_equal Tarry::Conflict, kind.call(0, { "result" => "batch_closed" })
     assert_equal Tarry::Full, kind.call(507, {})
     assert_equal Tarry::Error, kind.call(307, {})
   end
@@ -58,6 +60,11 @@ end
 class ClientTest < Minitest::Test
   def item(**given)
     Tarry::Client.new.send(:item_of, **given)
+  end
+
+  def test_a_member_of_a_chain_has_members_of_its_own
+    made = item(topic: "t", id: "2", parent: Tarry::Job.new(lease: "L"), members: [{ topic: "t", id: "1", batch: %w[r 7] }])
+    assert_equal ["L", "1", "r", "7"], [made["parent"], *made["members"].first.values_at("id", "batch_topic", "batch_id")]
   end
 
   def test_a_push_without_an_id_gets_one_and_keeps_what_exists

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{json, Value};
 use tarry::{
-    Ack, Again, Body, Cancelled, Client, Codec, DirectoryStore, Error, Extend, Failure, Filter, Job, JobName, Move, Nack, Options, Outcome, Push, Schedule,
-    Stopper, Take, Taken, Worker,
+    Ack, Again, Body, Cancelled, Client, Codec, DirectoryStore, Error, Extend, Failure, Filter, Job, JobName, MemberFilter, Move, Nack, Options, Outcome, Push,
+    Schedule, Stopper, Take, Taken, Worker,
 };
 
 type Answer = Result<Value, Error>;
@@ -57,14 +57,27 @@ type Sets<T> = (&'static str, fn(Push, T) -> Push);
 
 fn push(request: &Value) -> Push {
     let mut push = Push::new(text(request, "topic"), body(request, "body_base64").unwrap_or_else(|| "".into()));
-    let options: [Sets<String>; 5] =
-        [("id", Push::id), ("backoff", Push::backoff), ("on_conflict", Push::on_conflict), ("once", Push::once), ("group", Push::group)];
+    let options: [Sets<String>; 7] = [
+        ("parent", Push::parent),
+        ("on_dead", Push::on_dead),
+        ("id", Push::id),
+        ("backoff", Push::backoff),
+        ("on_conflict", Push::on_conflict),
+        ("once", Push::once),
+        ("group", Push::group),
+    ];
     for (name, set) in options {
         if let Some(value) = request[name].as_str() {
             push = set(push, value.into());
         }
     }
-    let times: [Sets<Duration>; 3] = [("delay_ms", Push::delay), ("ttl_ms", Push::ttl), ("keep_finished_ms", Push::keep_finished)];
+    let times: [Sets<Duration>; 5] = [
+        ("wait_at_most_ms", Push::wait_at_most),
+        ("close_within_ms", Push::close_within),
+        ("delay_ms", Push::delay),
+        ("ttl_ms", Push::ttl),
+        ("keep_finished_ms", Push::keep_finished),
+    ];
     for (name, set) in times {
         if let Some(value) = time(request, name) {
             push = set(push, value);
@@ -76,6 +89,17 @@ fn push(request: &Value) -> Push {
     if let Some(priority) = request["priority"].as_i64() {
         push = push.priority(priority);
     }
+    if request["batch"].is_object() {
+        push = push.batch((text(&request["batch"], "topic"), text(&request["batch"], "id")));
+    }
+    if request["waits"] == true {
+        push = push.waits();
+    }
+    push = match &request["members"] {
+        Value::Array(members) => push.member_jobs(members.iter().map(self::push)),
+        Value::Number(members) => push.members(members.as_u64().unwrap_or_default() as u32),
+        _ => push,
+    };
     if let Some(attempts) = request["max_attempts"].as_u64() {
         push = push.max_attempts(attempts as u32);
     }
@@ -112,9 +136,17 @@ fn shown(job: &Job) -> Value {
     json!({"topic": job.topic, "id": job.id, "lease": job.lease, "attempt": job.attempt, "delivery": job.delivery, "body_base64": job.codec_error.is_none().then(|| BASE64_STANDARD.encode(&job.body)),
         "codec_error": job.codec_error.as_ref().map(|error| &error.problem().detail),
         "content_type": job.content_type, "meta": job.meta, "consumer": job.consumer, "cancel_requested": job.cancel_requested, "state": job.state,
+        "batch": job.batch.as_ref().map(|name| json!({"topic": name.topic, "id": name.id})), "waits_for": job.waits_for, "outcomes": job.outcomes,
         "group": job.group, "outcome": job.outcome, "progress": job.progress, "last_error": job.last_error, "finished_at_ms": milliseconds(job.finished_at),
         "duration_ms": job.duration.map(|time| time.as_millis() as u64), "result_base64": job.result.as_ref().map(|bytes| BASE64_STANDARD.encode(bytes)),
         "result_type": job.result_type})
+}
+
+fn pushed(one: Result<tarry::Pushed, Error>) -> Value {
+    match one {
+        Ok(one) => json!({"id": one.id, "result": one.result}),
+        Err(error) => json!({"error": problem(&error)}),
+    }
 }
 
 fn problem(error: &Error) -> Value {
@@ -200,11 +232,21 @@ impl Adapter {
             }
             "push_many" => {
                 let found = client.push_many(request["items"].as_array().into_iter().flatten().map(push))?;
-                let shown = |one: Result<tarry::Pushed, Error>| match one {
-                    Ok(one) => json!({"id": one.id, "result": one.result}),
-                    Err(error) => json!({"error": problem(&error)}),
-                };
-                Ok(found.into_iter().map(shown).collect::<Vec<_>>().into())
+                Ok(found.into_iter().map(pushed).collect::<Vec<_>>().into())
+            }
+            "push_batch" => {
+                let members = request["members"].as_array().into_iter().flatten().map(push);
+                let found = client.push_batch(push(&request["job"]), members)?;
+                Ok(json!({"closed": found.is_closed, "results": found.results.into_iter().map(pushed).collect::<Vec<_>>()}))
+            }
+            "close_batch" => client.close_batch(topic, id).and_then(|()| done(true)),
+            "members" => {
+                let mut filter = MemberFilter::new().page(request["page"].as_u64().unwrap_or(100) as usize);
+                if let Some(outcome) = request["outcome"].as_str() {
+                    filter = filter.outcome(outcome);
+                }
+                let jobs = client.members(topic, id, filter).map(|one| one.map(|job| shown(&job))).collect::<Result<Vec<_>, _>>()?;
+                Ok(json!({"jobs": jobs}))
             }
             "push_and_wait" => Ok(json!({"job": shown(&client.push_and_wait(push(request), time(request, "wait_ms").unwrap_or_default())?)})),
             "wait" => {

@@ -11,7 +11,7 @@ use crate::codec::{decode_job, encode_result, Codec};
 use crate::options::Query;
 use crate::text::{encoded, jittered, milliseconds, time_of};
 use crate::transport::{Call, Options, Transport, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::{Ack, Again, Error, Extend, Filter, Job, JobName, Move, Nack, Push, Pushed, Schedule, Scheduled, Take};
+use crate::{Ack, Again, Error, Extend, Filter, Job, JobName, MemberFilter, Move, Nack, Push, Pushed, Schedule, Scheduled, Take};
 
 const PUSHES_MAX: usize = 1000; // in a request
 pub(crate) const LEASES_MAX: usize = 1000;
@@ -139,6 +139,26 @@ impl Client {
         Ok(results)
     }
 
+    /// Pushes a waiting job and up to 999 members in one call and closes the batch. Members may have [`member_jobs`](Push::member_jobs), so a
+    /// chain is one call.
+    pub fn push_batch(&self, job: Push, members: impl IntoIterator<Item = Push>) -> Result<BatchPushed, Error> {
+        let encoded = members.into_iter().map(|push| Ok(push.encoded(self.codec())?.into_item()));
+        let members = encoded.collect::<Result<Vec<Value>, Error>>()?;
+        let job = job.encoded(self.codec())?.into_item();
+        let answer = self.call(Call::new("POST", "/v1/batches").json(json!({"job": job, "members": members})))?;
+        let is_closed = answer.get("closed").and_then(Value::as_bool).unwrap_or_default();
+        Ok(BatchPushed { results: results_of(&answer).map(pushed_of).collect(), is_closed })
+    }
+
+    /// Closes the batch of a waiting job: it gets no more members.
+    pub fn close_batch(&self, topic: &str, id: &str) -> Result<(), Error> {
+        let mut call = Call::new("POST", job_path(topic, id, "/close"));
+        match self.transport.call(&mut call) {
+            Err(Error::NotFound(_)) if call.is_repeated => Ok(()), // an earlier try may have closed it, and the job has ended since
+            answer => answer.map(drop),
+        }
+    }
+
     /// Sends one request. Items that a limit rejects are retried like a call.
     fn push_items(&self, items: Vec<Value>) -> Result<Vec<Result<Pushed, Error>>, Error> {
         let mut results: Vec<Result<Pushed, Error>> = items.iter().map(|_| Err(Error::no_result())).collect();
@@ -244,9 +264,17 @@ impl Client {
 
     /// Returns the jobs of a topic by due time. Pages are requested while you iterate; an error ends the iteration.
     pub fn list(&self, topic: &str, filter: Filter) -> Jobs {
-        let mut query = filter.query;
-        query.push(("limit".into(), filter.page.unwrap_or(100).to_string()));
-        Jobs { client: self.clone(), path: format!("/v1/topics/{}/jobs", encoded(topic)), query, page: VecDeque::new(), cursor: Some(None) }
+        self.jobs(format!("/v1/topics/{}/jobs", encoded(topic)), "jobs", filter.query, filter.page)
+    }
+
+    /// Returns the members of a batch, like [`list`](Client::list). Finished members are found if they are kept.
+    pub fn members(&self, topic: &str, id: &str, members: MemberFilter) -> Jobs {
+        self.jobs(job_path(topic, id, "/members"), "members", members.query, members.page)
+    }
+
+    fn jobs(&self, path: String, name: &'static str, mut query: Query, size: Option<usize>) -> Jobs {
+        query.push(("limit".into(), size.unwrap_or(100).to_string()));
+        Jobs { client: self.clone(), path, name, query, page: VecDeque::new(), cursor: Some(None) }
     }
 
     /// Waits until all of up to 1,000 jobs have ended, up to 4 minutes. Returns each as it is then, in the given order. The state of a job that
@@ -383,10 +411,21 @@ impl Client {
     }
 }
 
-/// The jobs of a topic, page by page.
+/// The outcome of [`Client::push_batch`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct BatchPushed {
+    /// One result per job, each waiting job before its members.
+    pub results: Vec<Result<Pushed, Error>>,
+    /// False: a job was rejected, so a batch stays open.
+    pub is_closed: bool,
+}
+
+/// The jobs of a topic, or the members of a batch, page by page.
 pub struct Jobs {
     client: Client,
     path: String,
+    name: &'static str, // of the list in an answer
     query: Query,
     page: VecDeque<Job>,
     cursor: Option<Option<String>>, // of the next page; None: this is the last one
@@ -400,7 +439,7 @@ impl Jobs {
             Err(Error::NotFound(_)) => return Ok(()),
             answer => answer?,
         };
-        self.page.extend(jobs_of(&answer).map(|job| self.client.decoded(job)));
+        self.page.extend(objects(&answer, self.name).map(|job| self.client.decoded(Job::of(job))));
         self.cursor = answer.get("cursor").and_then(Value::as_str).map(|cursor| Some(cursor.into()));
         Ok(())
     }

@@ -148,6 +148,8 @@ mod tests {
         assert!(matches!(of(409, json!({"code": "lease_ended"})), Error::LeaseEnded(_)));
         assert!(matches!(of(409, json!({"code": "another"})), Error::Conflict(_)));
         assert!(matches!(of(0, json!({"result": "bad_topic"})), Error::Refused(_)));
+        assert!(matches!(of(0, json!({"result": "batch_closed"})), Error::Conflict(_)));
+        assert!(matches!(of(0, json!({"result": "no_batch"})), Error::NotFound(_)));
         assert!(matches!(of(507, json!({})), Error::Full(_)));
         assert!(matches!(of(307, json!({})), Error::Server(_)));
         assert!(matches!(of(500, json!({})), Error::Server(_)));

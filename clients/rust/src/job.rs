@@ -177,6 +177,12 @@ pub struct Job {
     pub cancel_requested: bool,
     /// The group of the job.
     pub group: Option<String>,
+    /// The waiting job of the batch of which the job is a member.
+    pub batch: Option<JobName>,
+    /// The number of members that have not ended, while the job waits for them.
+    pub waits_for: Option<u64>,
+    /// The members of a waiting job by their outcome: `unfinished`, `acked`, `dead`, `cancelled`, `expired`.
+    pub outcomes: BTreeMap<String, u64>,
     /// How a finished job ended: `acked`, `cancelled` or `expired`.
     pub outcome: Option<String>,
     /// When the job finished.
@@ -258,6 +264,9 @@ impl Job {
             consumer: text("consumer"),
             cancel_requested: members.get("cancel_requested").and_then(Value::as_bool).unwrap_or_default(),
             group: text("group"),
+            batch: members.get("batch").and_then(name_of),
+            waits_for: number("waits_for"),
+            outcomes: members.get("outcomes").and_then(Value::as_object).map(counts_of).unwrap_or_default(),
             outcome: text("outcome"),
             finished_at: time("finished_at"),
             duration: number("duration_ms").map(Duration::from_millis),
@@ -270,6 +279,14 @@ impl Job {
     pub(crate) fn unknown(name: &JobName) -> Job {
         Job { topic: name.topic.clone(), id: name.id.clone(), state: "unknown".into(), ..Job::default() }
     }
+}
+
+fn name_of(batch: &Value) -> Option<JobName> {
+    Some((batch["topic"].as_str()?, batch["id"].as_str()?).into())
+}
+
+fn counts_of(outcomes: &Map<String, Value>) -> BTreeMap<String, u64> {
+    outcomes.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
 }
 
 fn bytes_of(base64: Option<&Value>) -> Option<Vec<u8>> {

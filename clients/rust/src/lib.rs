@@ -27,11 +27,11 @@ mod transport;
 mod unix;
 mod worker;
 
-pub use client::{Cancelled, Client, Jobs, Leases};
+pub use client::{BatchPushed, Cancelled, Client, Jobs, Leases};
 pub use codec::{Codec, DirectoryStore, Store};
 pub use error::{Error, Problem};
 pub use job::{Body, Job, JobName, Pushed, Scheduled};
-pub use options::{Ack, Again, Extend, Filter, Move, Nack, Schedule, Take};
+pub use options::{Ack, Again, Extend, Filter, MemberFilter, Move, Nack, Schedule, Take};
 pub use push::Push;
 pub use signature::{verify, verify_at, BadSignature};
 pub use transport::Options;

@@ -100,6 +100,39 @@ impl Filter {
     }
 }
 
+/// Which members [`Client::members`](crate::Client::members) returns; by default all, without results.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct MemberFilter {
+    pub(crate) query: Query,
+    pub(crate) page: Option<usize>,
+}
+
+impl MemberFilter {
+    /// Selects all members.
+    pub fn new() -> MemberFilter {
+        MemberFilter::default()
+    }
+
+    /// Selects the members with this outcome: `unfinished`, `acked`, `dead`, `cancelled` or `expired`.
+    pub fn outcome(mut self, outcome: impl Into<String>) -> MemberFilter {
+        self.query.push(("outcome".into(), outcome.into()));
+        self
+    }
+
+    /// Requests the results of finished members as well.
+    pub fn results(mut self) -> MemberFilter {
+        self.query.push(("results".into(), "true".into()));
+        self
+    }
+
+    /// Sets the number of members in a request, 100 by default.
+    pub fn page(mut self, members: usize) -> MemberFilter {
+        self.page = Some(members);
+        self
+    }
+}
+
 /// What [`Client::reschedule`](crate::Client::reschedule) changes.
 #[derive(Debug, Clone, Default)]
 #[must_use]

@@ -6,7 +6,7 @@ use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{Map, Value};
 
 use crate::text::{milliseconds, moment, new_id};
-use crate::{Body, Codec, Error};
+use crate::{Body, Codec, Error, JobName};
 
 /// A job to be pushed. What is not set follows the topic.
 ///
@@ -20,12 +20,13 @@ pub struct Push {
     options: Map<String, Value>, // as the API has them
     meta: Map<String, Value>,
     has_once: bool,
+    member_jobs: Vec<Push>,
 }
 
 impl Push {
     /// Makes a push of a body, which is text, bytes, or JSON: see [`Body`].
     pub fn new(topic: impl Into<String>, body: impl Into<Body>) -> Push {
-        Push { topic: topic.into(), body: body.into(), id: None, options: Map::new(), meta: Map::new(), has_once: false }
+        Push { topic: topic.into(), body: body.into(), id: None, options: Map::new(), meta: Map::new(), has_once: false, member_jobs: Vec::new() }
     }
 
     fn set(mut self, name: &str, value: impl Into<Value>) -> Push {
@@ -101,6 +102,48 @@ impl Push {
         self.set("group", group.into())
     }
 
+    /// Makes the job a member of the batch of this waiting job.
+    pub fn batch(self, name: impl Into<JobName>) -> Push {
+        let JobName { topic, id } = name.into();
+        self.set("batch_topic", topic).set("batch_id", id)
+    }
+
+    /// Names the lease of a member of the batch that runs, which may add members after the close.
+    pub fn parent(self, lease: impl Into<String>) -> Push {
+        self.set("parent", lease.into())
+    }
+
+    /// Makes the job wait: it becomes due when its batch is closed and all members have ended.
+    pub fn waits(self) -> Push {
+        self.set("waits", true)
+    }
+
+    /// Makes the batch of this waiting job close itself when it has this number of members.
+    pub fn members(self, members: u32) -> Push {
+        self.set("members", members)
+    }
+
+    /// Sets the time after which the waiting job becomes due in any case, 7 days by default.
+    pub fn wait_at_most(self, time: Duration) -> Push {
+        self.set("wait_at_most", milliseconds(time))
+    }
+
+    /// Sets the time after which the waiting job is dead if its batch is not closed, 1 hour by default.
+    pub fn close_within(self, time: Duration) -> Push {
+        self.set("close_within", milliseconds(time))
+    }
+
+    /// Sets the effect of a dead member on the waiting job: `go`, `hold` or `stop`.
+    pub fn on_dead(self, on_dead: impl Into<String>) -> Push {
+        self.set("on_dead", on_dead.into())
+    }
+
+    /// Sets the members of this member in [`push_batch`](crate::Client::push_batch).
+    pub fn member_jobs(mut self, jobs: impl IntoIterator<Item = Push>) -> Push {
+        self.member_jobs = jobs.into_iter().collect();
+        self
+    }
+
     /// Sets the URL to which the server delivers the job.
     pub fn callback(self, url: impl Into<String>) -> Push {
         self.set("callback", url.into())
@@ -142,18 +185,22 @@ impl Push {
         if let Some(codec) = codec {
             self.body = codec.encode(self.body)?;
         }
+        self.member_jobs = self.member_jobs.into_iter().map(|push| push.encoded(codec)).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
     /// Returns the item of a batch push.
     pub(crate) fn into_item(self) -> Value {
-        let Push { topic, body, id, mut options, meta, .. } = self.with_id();
+        let Push { topic, body, id, mut options, meta, member_jobs, .. } = self.with_id();
         options.insert("topic".into(), topic.into());
         options.insert("body_base64".into(), BASE64_STANDARD.encode(&body.bytes).into());
         options.insert("content_type".into(), body.content_type.into());
         options.extend(id.map(|id| ("id".into(), id.into())));
         if !meta.is_empty() {
             options.insert("meta".into(), meta.into());
+        }
+        if !member_jobs.is_empty() {
+            options.insert("members".into(), member_jobs.into_iter().map(Push::into_item).collect());
         }
         options.into()
     }
@@ -201,6 +248,13 @@ mod tests {
         assert_eq!((item.get("id"), &item["on_conflict"]), (None, &json!("keep")));
         let item = Push::new("t", "x").id("a").into_item();
         assert_eq!((&item["id"], item.get("on_conflict")), (&json!("a"), None));
+    }
+
+    #[test]
+    fn a_member_of_a_chain_has_members_of_its_own() {
+        let item = Push::new("t", "x").id("2").member_jobs([Push::new("t", "x").id("1").batch(("r", "7")).parent("L")]).into_item();
+        let member = &item["members"][0];
+        assert_eq!((&member["id"], &member["batch_topic"], &member["batch_id"], &member["parent"]), (&json!("1"), &json!("r"), &json!("7"), &json!("L")));
     }
 
     #[test]

@@ -11,10 +11,11 @@ module Tarry
     RESULTS_BYTES_MAX = 1 << 19 # of results in base64, in a request; the server takes 1 MiB
     ERROR_BYTES = 200
     PROGRESS_BYTES = 256
-    ARGUMENTS = %i[topic body id delay at priority ttl lease max_attempts backoff on_conflict once once_for keep_finished group callback meta content_type
-                   traceparent tracestate].freeze
-    TIMES = { delay: "delay", ttl: "ttl", lease: "lease_for", once_for: "once_for", keep_finished: "keep_finished" }.freeze # as the API has them
-    AS_THEY_ARE = %i[priority max_attempts backoff on_conflict once group callback].freeze
+    ARGUMENTS = %i[topic body id delay at priority ttl lease max_attempts backoff on_conflict once once_for keep_finished group batch parent waits members
+                   wait_at_most close_within on_dead callback meta content_type traceparent tracestate].freeze
+    TIMES = { delay: "delay", ttl: "ttl", lease: "lease_for", once_for: "once_for", keep_finished: "keep_finished", wait_at_most: "wait_at_most",
+              close_within: "close_within" }.freeze # as the API has them
+    AS_THEY_ARE = %i[priority max_attempts backoff on_conflict once group waits on_dead callback].freeze
     private_constant :ARGUMENTS, :TIMES, :AS_THEY_ARE
 
     attr_reader :transport, :codec
@@ -37,7 +38,8 @@ module Tarry
     # ---- push ----
 
     # Pushes a job. Options: id, delay or at, priority, ttl, lease, max_attempts, backoff, on_conflict, once, once_for, keep_finished, group,
-    # callback, meta, content_type, traceparent, tracestate. Without an id the client makes one, so that a repeated try does not create a second job.
+    # callback, meta, content_type, traceparent, tracestate. Of batches: `batch`, topic and id of the waiting job of which this job is a member; `parent`,
+    # a member that runs, or its lease, which may add members after the close; `waits`, `members`, `wait_at_most`, `close_within`, `on_dead`. Without an id the client makes one, so that a repeated try does not create a second job.
     def push(topic, body = "".b, **options)
       result = push_items([item_of(topic: topic, body: body, **options)]).first
       result.is_a?(Error) ? raise(result) : result
@@ -46,6 +48,31 @@ module Tarry
     # Pushes many jobs; each item is a hash with the arguments of push. A rejected job has an error in its place and does not affect the others.
     def push_many(items)
       items.map { |item| item_of(**item) }.each_slice(PUSHES_MAX).flat_map { |part| push_items(part) }
+    end
+
+    # Pushes a waiting job and up to 999 members in one call and closes the batch; each is a hash with the arguments of push. `members` of a member are its
+    # own members, so a chain is one call. If a job is rejected, its result is an error, and its batch stays open.
+    def push_batch(job, members)
+      answer = transport.call("POST", "/v1/batches", **json({ job: item_of(**job), members: members.map { |item| item_of(**item) } }))
+      BatchPushed.new(results: (answer["results"] || []).map { |result| pushed_of(result) }, closed: answer["closed"] == true)
+    end
+
+    # Closes the batch of a waiting job: it gets no more members.
+    def close_batch(topic, id)
+      call = Transport::Call.new(method: "POST", path: job_path(topic, id, "close"))
+      transport.perform(call)
+      nil
+    rescue NotFound
+      raise unless call.repeated # an earlier try may have closed it, and the job has ended since
+    end
+
+    # Yields the members of a batch, or returns an enumerator. Pages are requested while you iterate. Finished members are found if they are kept.
+    # `outcome`: only unfinished, acked, dead, cancelled or expired ones. `results`: with the results of finished members.
+    def members(topic, id, outcome: nil, results: false, page: 100, &block)
+      return enum_for(:members, topic, id, outcome: outcome, results: results, page: page) unless block
+
+      query = { "limit" => page, "outcome" => outcome, "results" => results || nil }.compact
+      each_page(job_path(topic, id, "members"), query, "members", &block)
     end
 
     # Pushes a job and waits for its end, up to 4 minutes. Returns the job with its outcome and result, or as it is after `wait`. If the answer is
@@ -99,15 +126,11 @@ module Tarry
     end
 
     # Yields all jobs by due time, or returns an enumerator. Pages are requested while you iterate.
-    def list(topic, state: nil, id_prefix: nil, bodies: false, page: 100)
-      return enum_for(:list, topic, state: state, id_prefix: id_prefix, bodies: bodies, page: page) unless block_given?
+    def list(topic, state: nil, id_prefix: nil, bodies: false, page: 100, &block)
+      return enum_for(:list, topic, state: state, id_prefix: id_prefix, bodies: bodies, page: page) unless block
 
       query = { "limit" => page, "state" => state, "id_prefix" => id_prefix, "body" => bodies ? "base64" : nil }.compact
-      loop do
-        answer = page_of(topic, query)
-        (answer["jobs"] || []).each { |job| yield Job.of(job).decode(codec) }
-        query["cursor"] = answer["cursor"] or break
-      end
+      each_page(job_path(topic), query, "jobs", &block)
     end
 
     # Waits until all jobs have ended, or with `any` until one has, up to 4 minutes and 1,000 jobs. A job is a Job, a Pushed, or [topic, id].
@@ -282,8 +305,16 @@ module Tarry
       meta.transform_keys { |name| %w[traceparent tracestate].include?(name) ? name : "Tarry-Meta-#{name}" }
     end
 
-    def page_of(topic, query)
-      transport.call("GET", job_path(topic), query: query.to_a)
+    def each_page(path, query, name)
+      loop do
+        answer = page_of(path, query)
+        (answer[name] || []).each { |job| yield Job.of(job).decode(codec) }
+        query["cursor"] = answer["cursor"] or break
+      end
+    end
+
+    def page_of(path, query)
+      transport.call("GET", path, query: query.to_a)
     rescue NotFound
       {}
     end
@@ -315,12 +346,18 @@ module Tarry
       item = AS_THEY_ARE.to_h { |name| [name.to_s, given[name]] }.compact
       TIMES.each { |name, member| item[member] = Format.milliseconds(given[name]) unless given[name].nil? }
       item["at"] = Format.moment(given[:at]) if given[:at]
+      item.update(batch_members(**given.slice(:batch, :parent, :members)))
       item.update("topic" => given[:topic], "body_base64" => Format.base64(data), "content_type" => kind)
       item["id"] = given[:id] || Format.new_id if given[:id] || !given[:once] # else the server makes one that belongs to the shard of the once
       item["on_conflict"] ||= "keep" unless given[:id]
       meta = { "traceparent" => given[:traceparent], "tracestate" => given[:tracestate] }.compact.merge((given[:meta] || {}).transform_keys(&:to_s))
       item["meta"] = meta unless meta.empty?
       item
+    end
+
+    def batch_members(batch: nil, parent: nil, members: nil)
+      members = members.map { |item| item_of(**item) } if members.is_a?(Array)
+      { "batch_topic" => batch&.first, "batch_id" => batch&.last, "parent" => lease_of(parent), "members" => members }.compact
     end
 
     # Retries items that a limit rejects, like a call.

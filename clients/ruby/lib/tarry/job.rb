@@ -7,13 +7,17 @@ module Tarry
   # The outcome of Client#schedule. `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, or nil.
   Scheduled = Struct.new(:result, :next, keyword_init: true)
 
+  # The outcome of Client#push_batch. `results`: a Pushed or an error per job, each waiting job before its members. `closed`: whether all batches are closed.
+  BatchPushed = Struct.new(:results, :closed, keyword_init: true)
+
   # A job as it was taken, or its current state. `body` has exactly the pushed bytes.
   #
   # `delivery` rises with every delivery of the job: store it with your data to fence off late writes. `cancel_requested`: unless the job is
-  # acked, it is cancelled when its lease ends. `outcome` of a finished job: acked, cancelled or expired. `duration`: of its last attempt, in seconds.
+  # acked, it is cancelled when its lease ends. `batch`: topic and id of the waiting job of which the job is a member. `waits_for`: the number of members
+  # that have not ended, while the job waits. `outcomes`: the members of a waiting job by their outcome. `outcome` of a finished job: acked, cancelled or expired. `duration`: of its last attempt, in seconds.
   class Job
     MEMBERS = %i[topic id body content_type meta attempt delivery priority state due_at lease lease_until last_error consumer cancel_requested group
-                 outcome finished_at duration progress result result_type].freeze
+                 batch waits_for outcomes outcome finished_at duration progress result result_type].freeze
     attr_reader(*(MEMBERS - %i[body result]), :codec_error, :stored_as)
 
     def initialize(**members)
@@ -24,11 +28,12 @@ module Tarry
 
     # Reads a job of an answer that was requested with body=base64.
     def self.of(data)
-      same = %i[topic id content_type meta attempt delivery priority state lease last_error consumer cancel_requested group outcome progress result_type]
+      same = %i[topic id content_type meta attempt delivery priority state lease last_error consumer cancel_requested group waits_for outcomes outcome progress
+                result_type]
       times = %i[due_at lease_until finished_at]
       new(**same.to_h { |name| [name, data[name.to_s]] }, **times.to_h { |name| [name, Format.time_of(data[name.to_s])] },
           body: data["body_base64"] && Format.bytes_of(data["body_base64"]), duration: data["duration_ms"] && data["duration_ms"] / 1000.0,
-          result: result_of(data))
+          batch: data["batch"]&.values_at("topic", "id"), result: result_of(data))
     end
 
     # Returns the body. Raises CodecError if it cannot be decoded.
