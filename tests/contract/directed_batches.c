@@ -459,6 +459,21 @@ static void a_member_redriven_after_a_stop_is_an_ordinary_job(void **state)
     take_waiting("w", "acked=1 dead=1 cancelled=1 expired=0 missing=0");
 }
 
+static void a_push_that_keeps_a_job_of_another_batch_is_a_conflict(void **state)
+{
+    NEEDS_BATCHES();
+    struct queue_push a = a_member("a"), alone = a_member("alone"), self = a_push("w");
+    a.on_conflict = alone.on_conflict = self.on_conflict = CONFLICT_KEEP;
+    begin_two(BATCH_GO);
+    assert_int_equal(push_waiting("x", (struct queue_batch){0}), QUEUE_CREATED);
+    assert_int_equal(client_push(&w->client, &alone, 1)->results[0].status, QUEUE_CREATED);
+    assert_int_equal(push_with(a, of("w")), QUEUE_EXISTED);
+    assert_int_equal(push_with(a, of("x")), QUEUE_CONFLICT);
+    assert_int_equal(push_with(alone, of("w")), QUEUE_CONFLICT);
+    assert_int_equal(push_with(self, of("w")), QUEUE_CONFLICT);
+    assert_int_equal(client_push(&w->client, &a, 1)->results[0].status, QUEUE_EXISTED);
+}
+
 static void an_id_of_a_stopped_member_may_be_used_again(void **state)
 {
     NEEDS_BATCHES();
@@ -718,6 +733,7 @@ const struct CMUnitTest directed_batches[] = {
     CLAIM(a_cancelled_dead_member_completes_a_held_batch),
     CLAIM(stop_cancels_waiting_members),
     CLAIM(a_member_redriven_after_a_stop_is_an_ordinary_job),
+    CLAIM(a_push_that_keeps_a_job_of_another_batch_is_a_conflict),
     CLAIM(an_id_of_a_stopped_member_may_be_used_again),
     CLAIM(a_member_that_adds_one_keeps_the_batch_open),
     CLAIM(a_closed_batch_rejects_members),

@@ -324,6 +324,16 @@ static uint32_t named_batch(const struct engine *engine, const struct queue_batc
     return id;
 }
 
+bool batch_is_other(const struct engine *engine, const struct queue_batch *batch,
+                    const struct entry *entry, struct engine_now now)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    uint32_t kept = extra ? extra->policy.batch : 0;
+    bool has_parent;
+    uint32_t named = batch->topic.len ? named_batch(engine, batch, now, &has_parent) : kept;
+    return named != kept && (named || !kept);
+}
+
 /* Encodes the batches of a pushed job. */
 static void push_encode(const struct engine *engine, const struct queue_batch *batch,
                         struct batch_push *out)

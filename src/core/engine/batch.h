@@ -103,6 +103,9 @@ void batch_fall_due(struct engine *engine, uint32_t entry, struct engine_now now
 void batch_redriven(struct engine *engine, uint32_t entry, struct engine_now now);
 
 /* Returns whether the job is a leftover of a stop. */
+/* Returns whether the push names a batch that the job is not a member of. A batch that is gone may be that of the job. */
+bool batch_is_other(const struct engine *engine, const struct queue_batch *batch,
+                    const struct entry *entry, struct engine_now now);
 bool batch_is_leftover(const struct engine *engine, const struct entry *entry);
 bool batch_is_stopped(const struct engine *engine, uint32_t id);
 /* Handles a job that is kept back and whose due has come. */

@@ -508,8 +508,12 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         result->state = (enum job_state)old->state;
         result->due_ms = old->state == JOB_FINISHED ? 0 : entry_due_wall_ms(old, now.skew_ms);
     }
-    if (life.step == LIFE_STAYS)
+    if (life.step == LIFE_STAYS) {
+        if (__builtin_expect(push->batch != NULL, 0) && old && old->state != JOB_FINISHED &&
+            life.status == QUEUE_EXISTED && batch_is_other(engine, push->batch, old, now))
+            result->status = QUEUE_CONFLICT;
         return;
+    }
     has_batch = has_batch || (old && old->extra && extra_is_batched(entry_extra(engine, old)));
     batched.own = batched.member_of = 0;
     if (__builtin_expect(has_batch, 0) &&

@@ -126,6 +126,9 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
  * cancelled, and requests the cancel of the leased ones; their successors are dropped. A dead member that is redriven after a stop is an
  * ordinary job.
  *
+ * A push with on_conflict=keep that names a batch of which the job is not a member is a CONFLICT, so that no batch is closed
+ * without it.
+ *
  * A batch is gone when its waiting job has ended. A job that is pushed with the same id has another batch, which is not that of the
  * earlier members: a batch has a number of its own.
  */

@@ -83,6 +83,13 @@ def test_a_chain_stops_at_a_dead_job_and_continues_after_a_redrive(client):
     assert ack_next(client, "c", "3") == ONE
 
 
+def test_a_member_of_another_batch_leaves_the_batch_open(client):
+    push_batch(client, {"topic": "t", "id": "v"}, {"topic": "m", "id": "a"})
+    answer = push_batch(client, {"topic": "t", "id": "w"}, {"topic": "m", "id": "a"}, {"topic": "t", "id": "w"})
+    assert not answer["closed"] and [result["result"] for result in answer["results"]] == ["created", "conflict", "conflict"]
+    assert not client.take("t")
+
+
 def test_a_rejected_member_leaves_the_batch_open(client):
     client.put_topic("full", max_jobs=1)
     answer = push_batch(client, {"topic": "t", "id": "w"}, {"topic": "full", "id": "a"}, {"topic": "full", "id": "b"})

@@ -1023,7 +1023,7 @@ CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
   p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL,
   p_steps text DEFAULT NULL, p_group text DEFAULT '', p_batch text DEFAULT '') RETURNS tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int; wish text[]; k record; is_member boolean := false; is_new boolean;
+DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; held bigint; now bigint := tarry.now_ms(); how int; size int; wish text[]; k record; is_member boolean := false; is_new boolean;
 BEGIN
   PERFORM pg_current_xact_id(); -- before it looks: see topic.flow_begun
   r.counts := tarry._none();
@@ -1116,10 +1116,11 @@ BEGIN
         r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
       END IF;
     END IF;
-    SELECT state, tarry._state(state, due, now), nullif(due, tarry._wait_due()) INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    SELECT state, tarry._state(state, due, now), nullif(due, tarry._wait_due()), batch INTO s, r.state, r.due, held FROM tarry.job WHERE topic = t.topic AND id = p_id;
     IF FOUND AND r.due IS NULL AND how IN (1, 4) THEN r.status := 'waits'; RETURN r; END IF;
     CONTINUE WHEN how = 4;
     IF FOUND AND (how <> 1 OR s = 3) THEN
+      IF how = 2 AND is_member AND tarry._names_other(wish[1], wish[2], held) THEN how := 3; END IF;
       r.status := CASE how WHEN 1 THEN 'leased' WHEN 2 THEN 'existed' ELSE 'conflict' END; RETURN r;
     END IF;
   END LOOP;

@@ -309,6 +309,14 @@ function batches.add(record, links)
     return char(flags + batches.RECORD) .. sub(record, 2, at - 1) .. part_of(links) .. sub(record, at)
 end
 
+-- Returns whether a push names a batch that the job is not a member of.
+function batches.is_other(j, links)
+    if not links.topic then return false end
+    local old = j.flags % 32 >= batches.RECORD and links_of(j.flags, j.record) or {}
+    local b = find(links.topic, links.id)
+    return old.names ~= links.names or b and b.number ~= old.number
+end
+
 -- Checks a push onto a job, and keeps the membership of that job. `links`: of the push, or nil. Returns nil and the record, or the status of
 -- its rejection.
 function batches.replace(t, j, record, links)
