@@ -415,7 +415,8 @@ enum queue_status batch_push_begin(struct engine *engine, const struct queue_pus
             : QUEUE_OK;
     if (!status && names && !old) {
         status = life_batch_join(named ? &batch_at(engine, named)->rules : NULL, has_parent);
-        *detail = "batch"; /* too deep */
+        if (status == QUEUE_BAD_OPTION)
+            *detail = "batch"; /* too deep */
     }
     if (status)
         return status;

@@ -36,6 +36,7 @@ def test_a_waiting_job_is_due_after_its_members(client):
     assert client.get("m", "a")["batch"] == {"topic": "t", "id": "w"}
     assert client.good("POST", "/v1/topics/t/jobs/w/close")["result"] == "ok"
     assert refusal(client, "PUT", "/v1/topics/m/jobs/c?batch_topic=t&batch_id=w") == (409, "batch_closed")
+    assert "parent=LEASE" in client.call("PUT", "/v1/topics/m/jobs/c?batch_topic=t&batch_id=w").json()["detail"]
     assert refusal(client, "PUT", "/v1/topics/t/jobs/w") == (409, "waits")
     (job,) = client.take("m")
     lease = job["lease"]
