@@ -59,6 +59,15 @@ def live_a_group(client):
         client.good(method, f"/v1/topics/right/groups/g{call}")
 
 
+def live_a_batch(client):
+    """Makes each call that needs a waiting job once, correctly."""
+    batch = b'{"job":{"topic":"right","id":"all"},"members":[{"topic":"right","id":"member","delay":"1h"}]}'
+    client.good("POST", "/v1/batches", batch, {"Content-Type": "application/json"})
+    client.good("GET", "/v1/topics/right/jobs/all/members")
+    client.good("PUT", "/v1/topics/right/jobs/waiting?waits=true", b"x")
+    client.good("POST", "/v1/topics/right/jobs/waiting/close")
+
+
 # The first two stay open: nothing waits for their end. The third has all pushes refused.
 LEFT_OUT = "^/v1/(events|live|drain)$"
 
@@ -95,6 +104,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     client.good("PUT", "/v1/silences/dead?topic=right&for=1h")
     client.good("DELETE", "/v1/silences/dead?topic=right")
     client.good("POST", "/v1/wait", b'{"jobs":[{"topic":"right","id":"1"}]}')
+    live_a_batch(client)
     live_a_group(client)
     live_a_schedule(client)
     for target in ("/v1/events", "/v1/live"):
@@ -103,8 +113,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     routes = set(re.findall(r'tarry_http_requests_total\{route="(\w+)"', page)) - {"none"}
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
     routes -= {"history"}  # this store has no history; tests/e2e/sql/test_sql_history.py tests it
-    routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has these; test_grpc.py tests them
+    routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has these; tests/e2e/fronts/test_grpc.py tests them
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
-    routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has them; tests/e2e/fronts/test_grpc.py tests them
     assert len(routes) > 20
     assert not routes - answered - of_a_test_clock, f"never right: {sorted(routes - answered - of_a_test_clock)}"
