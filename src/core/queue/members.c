@@ -4,8 +4,9 @@
 
 #include <stdlib.h>
 
-/* The cursor: the part, the topic, a blank, the cursor of the search in it. Without a topic: at the begin. */
-enum part { PART_LIVE = 'l', PART_FINISHED = 'f' };
+/* The cursor: the part, the topic, a blank, the cursor of the search in it. Without a topic: at the begin. PART_NONE: the topic
+ * has been searched. */
+enum part { PART_LIVE = 'l', PART_FINISHED = 'f', PART_NONE = 'n' };
 enum { INNER_BYTES_MAX = 512, CURSOR_BYTES_MAX = 2 + JOB_TOPIC_BYTES_MAX + INNER_BYTES_MAX };
 
 struct members {
@@ -94,29 +95,25 @@ static void on_searched(void *owner, uint64_t tag, const struct search_result *r
         members_finish(members, result->status, false);
         return;
     }
-    bool is_through = !members->inner_bytes;
-    if (is_through && members->part == PART_LIVE) {
-        members->part = PART_FINISHED;
-        is_through = false;
-    }
+    if (!members->inner_bytes)
+        members->part = members->part == PART_LIVE ? PART_FINISHED : PART_NONE;
     bool goes_on = members->left && members->result.seen < SEARCH_SEEN_MAX && on_wanted(members, 0);
     if (!goes_on)
         members_finish(members, QUEUE_OK, false);
-    else if (is_through)
-        ask_topic(members);
     else
         search_part(members);
 }
 
-/* Searches the current part of the current topic. */
+/* Searches the current part of the current topic, or the next topic. */
 static void search_part(struct members *members)
 {
     struct queue_info info = {0};
     queue_info(members->queue, &info);
     if (members->part == PART_LIVE && !needs_part(members, PART_LIVE))
         members->part = PART_FINISHED;
-    if (members->part == PART_FINISHED &&
-        (!needs_part(members, PART_FINISHED) || !info.keeps_finished)) {
+    if (members->part == PART_NONE ||
+        (members->part == PART_FINISHED &&
+         (!needs_part(members, PART_FINISHED) || !info.keeps_finished))) {
         ask_topic(members);
         return;
     }
@@ -179,7 +176,7 @@ static bool read_cursor(struct members *members, struct slice cursor)
     const char *blank = cursor.len ? memchr(cursor.at, ' ', cursor.len) : NULL;
     if (!cursor.len)
         return true;
-    if (!blank || (cursor.at[0] != PART_LIVE && cursor.at[0] != PART_FINISHED))
+    if (!blank || !memchr("lfn", cursor.at[0], 3))
         return false;
     members->part = (enum part)cursor.at[0];
     struct slice topic = slice_make(cursor.at + 1, (size_t)(blank - cursor.at) - 1);

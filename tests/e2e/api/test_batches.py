@@ -102,13 +102,14 @@ def test_a_rejected_member_leaves_the_batch_open(client):
 
 def members_of(client, query=""):
     found, cursor = [], None
-    while True:
+    for _ in range(100):
         page = client.good("GET", f"/v1/topics/t/jobs/w/members?limit=3{query}" + (f"&cursor={cursor.replace(' ', '%20')}" if cursor else ""))
         assert len(page["members"]) <= 3
         found += page["members"]
         cursor = page["cursor"]
         if not cursor:
             return found
+    raise AssertionError("the list does not end")
 
 
 def test_members_are_listed_by_outcome(client):
@@ -124,6 +125,17 @@ def test_members_are_listed_by_outcome(client):
     assert sorted(job["id"] for job in members_of(client, "&outcome=acked")) == ["1", "3"]
     assert sorted(job["id"] for job in members_of(client, "&outcome=dead")) == ["5"]
     assert sorted(job["id"] for job in members_of(client, "&outcome=unfinished")) == ["0", "2", "4", "6", "7", "8", "9"]
+
+
+def test_a_list_of_members_continues_after_a_page_that_ends_with_a_topic(client):
+    client.put_topic("kept", keep_finished="1h")
+    client.good("PUT", "/v1/topics/t/jobs/w?waits=true", b"x")
+    for i in range(3):
+        client.push("kept", str(i), batch_topic="t", batch_id="w")
+    client.ack(*(job["lease"] for job in client.take("kept", max=20)))
+    client.push("z", "3", batch_topic="t", batch_id="w")
+    assert sorted(job["id"] for job in members_of(client)) == ["0", "1", "2", "3"]
+    assert sorted(job["id"] for job in members_of(client, "&outcome=acked")) == ["0", "1", "2"]
 
 
 def test_cancel_may_include_the_members(client):
