@@ -16,7 +16,7 @@
 
 /* ---- flags of a command, including the common ones ---- */
 
-enum { FLAGS_MAX = 32 };
+enum { FLAGS_MAX = 40 };
 
 struct flags {
     struct cli_flag rows[FLAGS_MAX + 1];

@@ -269,6 +269,18 @@ int call_body_or_input(struct call *call, struct buffer *out)
     return is_given ? call_body(call, out) : body_read("-", out);
 }
 
+void call_print_next(const struct call *call)
+{
+    const char *next = json_string_value(call_member(call, "cursor"));
+    json_int_t seen = json_integer_value(call_member(call, "seen"));
+    if (!next || !*next)
+        return;
+    if (seen)
+        fprintf(stderr, "%lld jobs searched, ", (long long)seen);
+    const char *quote = strchr(next, ' ') ? "'" : "";
+    fprintf(stderr, "there are more: --cursor %s%s%s\n", quote, next, quote);
+}
+
 void call_print_done(const struct call *call)
 {
     printf("%s %s\n", call->request->done, call_argument(call, 0));

@@ -40,6 +40,9 @@ void call_begin(struct call *call);
 int call_body(struct call *call, struct buffer *out);
 int call_body_or_input(struct call *call, struct buffer *out);
 
+/* Prints how to continue a list. A search may end before it finds a job. */
+void call_print_next(const struct call *call);
+
 /* Prints "{done} {0}". */
 void call_print_done(const struct call *call);
 

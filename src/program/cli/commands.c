@@ -14,7 +14,7 @@ struct section {       /* of the help */
 static struct section sections[] = {
     {"Jobs", cli_push_commands},    {NULL, cli_lease_commands},
     {NULL, cli_work_commands},      {NULL, cli_job_commands},
-    {NULL, cli_wait_commands},      {"Schedules", cli_schedule_commands},
+    {NULL, cli_wait_commands},      {NULL, cli_batch_commands}, {"Schedules", cli_schedule_commands},
     {"Topics", cli_topic_commands}, {NULL, cli_group_commands},
     {NULL, cli_deliver_commands},   {NULL, cli_dead_commands},
     {"Server", cli_serve_commands}, {NULL, cli_status_commands},

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 
 enum {
-    CALL_FLAGS_MAX = 20,
+    CALL_FLAGS_MAX = 28,
     CALL_PAIRS_MAX = 2,
     CALL_REQUESTS_MAX = CLI_VERBS_MAX,
     CALL_CHOICES_MAX = 3
@@ -82,6 +82,7 @@ extern const struct cli_command cli_push_commands[];
 extern const struct cli_command cli_lease_commands[];
 extern const struct cli_command cli_work_commands[];
 extern const struct cli_command cli_wait_commands[];
+extern const struct cli_command cli_batch_commands[];
 extern const struct cli_command cli_job_commands[];
 extern const struct cli_command cli_topic_commands[];
 extern const struct cli_command cli_group_commands[];

@@ -17,6 +17,8 @@ static const struct {
     {"ORDER", "named priority"},
     {"GROUPS", "name ready leased held"},
     {"WHAT", "replace keep reject after"},
+    {"EFFECT", "go hold stop"},
+    {"OUTCOME", "unfinished acked dead cancelled expired"},
     {"SHELL", "bash zsh fish"},
     {"SCOPES", "push consume read admin"},
 };

@@ -148,6 +148,48 @@ static void print_reason(const struct call *call)
     client_close(&client);
 }
 
+/* ---- batches ---- */
+
+/* Writes members by their outcome: "2 unfinished, 1 acked". Outcomes without members are left out. */
+static void write_outcomes(const json_t *outcomes, char out[SHOW_CELL_BYTES])
+{
+    const char *name;
+    json_t *count;
+    size_t len = 0;
+    out[0] = '\0';
+    json_object_foreach((json_t *)(uintptr_t)outcomes, name, count)
+    {
+        if (json_integer_value(count) && len < SHOW_CELL_BYTES)
+            len += (size_t)snprintf(out + len, SHOW_CELL_BYTES - len,
+                                    "%s%" JSON_INTEGER_FORMAT " %.20s", len ? ", " : "",
+                                    json_integer_value(count), name);
+    }
+}
+
+/* Prints the batch that the job waits for, and the batch of which it is a member. */
+static void print_batch(const json_t *job)
+{
+    const json_t *waits_for = json_object_get(job, "waits_for"),
+                 *batch = json_object_get(job, "batch");
+    const json_int_t members = json_integer_value(waits_for);
+    const bool is_closed = json_is_true(json_object_get(job, "closed"));
+    char text[SHOW_CELL_BYTES], topic[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES];
+    if (waits_for) {
+        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT " member%s%s", members,
+                 members == 1 ? "" : "s", is_closed ? "" : ", and the close of its batch");
+        print_line("waits for", text);
+        write_outcomes(json_object_get(job, "outcomes"), text);
+        print_line("members", text);
+        print_line("on dead", show_text(json_object_get(job, "on_dead"), text));
+        print_line("wait at most", show_text(json_object_get(job, "wait_at_most"), text));
+        if (!is_closed)
+            print_line("close within", show_text(json_object_get(job, "close_within"), text));
+    }
+    if (batch)
+        printf("%-13s %s %s\n", "member of", show_text(json_object_get(batch, "topic"), topic),
+               show_text(json_object_get(batch, "id"), id));
+}
+
 /* Prints one job, a line per property. */
 static void print_job(const struct call *call)
 {
@@ -184,6 +226,7 @@ static void print_job(const struct call *call)
         if (rows[i].show == show_time_from_now && strcmp(rows[i].key, "due_at") == 0)
             print_reason(call);
     }
+    print_batch(job);
     print_line("successor due",
                show_time_from_now(json_object_get(json_object_get(job, "next"), "due_at"), cell));
     const char *name;
@@ -274,18 +317,6 @@ static int conclude_located(const struct call *call, int exit_code)
     return exit_code == CLI_OK && !is_found ? CLI_NOTHING : exit_code;
 }
 
-/* Prints how to continue a list. A search may end before it finds a job. */
-static void print_next(const struct client *client)
-{
-    const char *next = json_string_value(json_object_get(client->json, "cursor"));
-    json_int_t seen = json_integer_value(json_object_get(client->json, "seen"));
-    if (!next || !*next)
-        return;
-    if (seen)
-        fprintf(stderr, "%lld jobs searched, ", (long long)seen);
-    fprintf(stderr, "there are more: --cursor %s\n", next);
-}
-
 static void add_finished_row(struct show_table *table, const json_t *job)
 {
     const json_t *duration = json_object_get(job, "duration_ms");
@@ -322,7 +353,7 @@ static void print_list(const struct call *call)
     }
     show_table_print(&table);
     show_table_fini(&table);
-    print_next(&call->client);
+    call_print_next(call);
 }
 
 /* ---- cancel, run, reschedule ---- */
@@ -337,8 +368,7 @@ static void print_changed(const struct call *call)
 static void print_rescheduled(const struct call *call)
 {
     char due[SHOW_CELL_BYTES];
-    printf("rescheduled %s, due %s\n", call_argument(call, 1),
-           show_time_from_now(call_member(call, "due_at"), due));
+    printf("rescheduled %s%s\n", call_argument(call, 1), show_due(call->client.json, due));
 }
 
 /* ---- waiting jobs by a filter ---- */
@@ -374,6 +404,9 @@ static int check_selection(struct call *call)
 static int check_cancel(struct call *call)
 {
     int exit_code = check_selection(call);
+    if (exit_code < 0 && call_value(call, "members") &&
+        (!call_argument(call, 1) || call->request->bulk))
+        return cli_usage("'--members' is for one waiting job and its members: give its ID");
     if (exit_code >= 0 || call_argument(call, 1))
         return exit_code;
     if (call_value(call, "request"))
@@ -493,7 +526,7 @@ const struct cli_command cli_job_commands[] = {
                             .print = print_list}}}},
     {.name = "cancel",
      .help = "cancel jobs",
-     .call = {.usage = "cancel TOPIC ID... | - [--request] | --id-prefix TEXT ... --yes",
+     .call = {.usage = "cancel TOPIC ID... | - [--request] [--members] | --id-prefix TEXT ... --yes",
               .about = "Cancels jobs by their ids (- reads ids from standard input, one per line), "
                        "or the waiting\n"
                        "jobs that match all given options. A job that a consumer holds cannot be "
@@ -506,6 +539,8 @@ const struct cli_command cli_job_commands[] = {
                   {{"request", CLI_SWITCH, NULL,
                     "If the job is leased, request a cancel: unless its consumer acks it, it is "
                     "cancelled"},
+                   {"members", CLI_SWITCH, NULL,
+                    "Also cancel the members that the job waits for; leased ones get a request"},
                    WAITING_FLAGS,
                    {"yes", CLI_SWITCH, NULL, "Confirm a cancel by a filter", .is_unsent = true}},
               .check = check_cancel,

@@ -47,11 +47,25 @@ static int write_job(struct call *call, struct buffer *out)
  * in a JSON body. */
 static int check_push(struct call *call)
 {
+    static const char *const waiting[] = {"members", "on-dead", "wait-at-most", "close-within"};
     if (!call_value(call, "delay") && !call_value(call, "at"))
         call_set(call, "delay", "0");
     if (call_value(call, "wait") && !call_argument(call, 1))
         return cli_usage("'--wait' needs an ID, write 'tarry push %s ID --wait %s'",
                          call_argument(call, 0), call_value(call, "wait"));
+    if (call_value(call, "waits") && !call_argument(call, 1))
+        return cli_usage("'--waits' needs an ID, which the members name: write 'tarry push %s ID "
+                         "--waits'",
+                         call_argument(call, 0));
+    for (size_t i = 0; !call_value(call, "waits") && i < sizeof waiting / sizeof waiting[0]; i++)
+        if (call_value(call, waiting[i]))
+            return cli_usage("'--%s' is for a job that waits, add --waits", waiting[i]);
+    if (!call_value(call, "batch-topic") != !call_value(call, "batch-id"))
+        return cli_usage("a batch has a topic and an id, give both '--batch-topic' and "
+                         "'--batch-id'");
+    if (call_value(call, "parent") && !call_value(call, "batch-id"))
+        return cli_usage("'--parent' is for a member of a batch, add '--batch-topic' and "
+                         "'--batch-id'");
     return wait_check(call);
 }
 
@@ -62,9 +76,8 @@ static void print_pushed(const struct call *call)
         wait_print(call->client.json);
         return;
     }
-    printf("%s %s, due %s\n", show_text(call_member(call, "result"), status),
-           show_text(call_member(call, "id"), id),
-           show_time_from_now(call_member(call, "due_at"), due));
+    printf("%s %s%s\n", show_text(call_member(call, "result"), status),
+           show_text(call_member(call, "id"), id), show_due(call->client.json, due));
 }
 
 /* A push that waited ends with the exit code of its job. */
@@ -117,7 +130,23 @@ const struct cli_command cli_push_commands[] = {
                {"wait", CLI_DURATION, "30s",
                 "Wait this long for the job to end, and print its result"},
                {"callback", CLI_TEXT, "URL",
-                "Deliver the job to this URL, if the topic allows callbacks"}},
+                "Deliver the job to this URL, if the topic allows callbacks"},
+               {"batch-topic", CLI_TEXT, "TOPIC",
+                "With --batch-id: topic of the job that waits for this one"},
+               {"batch-id", CLI_TEXT, "ID", "Id of the job that waits for this one"},
+               {"parent", CLI_TEXT, "LEASE",
+                "Lease of a running member, which adds this one to a closed batch"},
+               {"waits", CLI_SWITCH, NULL,
+                "Wait until its batch is closed and all members have ended; --delay counts from "
+                "then"},
+               {"members", CLI_NUMBER, "N",
+                "Close the batch when it has N members (default: by 'tarry close')"},
+               {"on-dead", CLI_TEXT, "EFFECT",
+                "Effect of a dead member: go (it has ended), hold or stop (default: go)"},
+               {"wait-at-most", CLI_DURATION, "7d",
+                "Become due after this time in any case (default: 7d)"},
+               {"close-within", CLI_DURATION, "1h",
+                "The job is dead if its batch is not closed by then (default: 1h)"}},
           .pairs = {{"delay", "at"}, {"body", "file"}},
           .check = check_push,
           .requests = {{.least = 2,

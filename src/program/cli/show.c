@@ -221,6 +221,19 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
     return out;
 }
 
+const char *show_due(const json_t *job, char out[SHOW_CELL_BYTES])
+{
+    const char *state = json_string_value(json_object_get(job, "state"));
+    const json_t *due_at = json_object_get(job, "due_at");
+    char due[SHOW_CELL_BYTES];
+    bool waits = !due_at && state && strcmp(state, "delayed") == 0;
+    if (due_at)
+        snprintf(out, SHOW_CELL_BYTES, ", due %.240s", show_time_from_now(due_at, due));
+    else
+        snprintf(out, SHOW_CELL_BYTES, "%s", waits ? ", waits for its members" : "");
+    return out;
+}
+
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES])
 {
     emit_span((int64_t)json_integer_value(ms), out, SHOW_CELL_BYTES);

@@ -52,6 +52,8 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
 /* Formats a time in the same way, followed by "in 29m 12s" or "3s ago" in parentheses. */
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
+/* Formats when a job is due as ", due …", or ", waits for its members" if it waits for them. */
+const char *show_due(const json_t *job, char out[SHOW_CELL_BYTES]);
 /* Formats a number of milliseconds as "12ms", "1m 3s". */
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
 /* Formats a job's body in at most `columns` columns; bytes as their size, with the steps of a codec. */

@@ -46,7 +46,7 @@ def test_help_lists_every_command_and_the_exit_codes():
     code, out, _ = local("help")
     assert code == OK
     for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "topic", "tail", "deliver", "pause", "resume", "redrive",
-                    "purge", "run", "work", "export", "import", "bench", "fsck", "version", "help"):
+                    "purge", "run", "batch", "close", "members", "work", "export", "import", "bench", "fsck", "version", "help"):
         assert f"\n  {command} " in out
     assert "exit codes:" in out
     for command in ("push", "take", "work", "purge", "topic", "deliver", "export", "import", "fsck", "serve"):
@@ -102,6 +102,16 @@ def test_features_are_printed_as_text_and_json():
         (["work", "t"], "no command after '--'"),
         (["work", "t", "--jobs", "0", "--", "true"], "bad value '0' for '--jobs', give a number from 1 to "),
         (["reschedule", "t", "a"], "nothing to change"),
+        (["push", "t", "--waits"], "'--waits' needs an ID, which the members name: write 'tarry push t ID --waits'"),
+        (["push", "t", "a", "--on-dead", "hold"], "'--on-dead' is for a job that waits, add --waits"),
+        (["push", "t", "a", "--close-within", "1h"], "'--close-within' is for a job that waits, add --waits"),
+        (["push", "t", "a", "--waits", "--wait-at-most", "60"], "no unit in '60' for '--wait-at-most', write it as in 7d"),
+        (["push", "t", "a", "--waits", "--members", "many"], "bad value 'many' for '--members'"),
+        (["push", "t", "a", "--batch-id", "w"], "give both '--batch-topic' and '--batch-id'"),
+        (["push", "t", "a", "--parent", "lease"], "'--parent' is for a member of a batch, add '--batch-topic' and '--batch-id'"),
+        (["cancel", "t", "a", "b", "--members"], "'--members' is for one waiting job and its members: give its ID"),
+        (["cancel", "t", "--id-prefix", "a", "--members", "--yes"], "'--members' is for one waiting job and its members: give its ID"),
+        (["close", "t"], "too few arguments"),
         (["push", "t", "1", "--delay", "30min", "--body", "x"], "bad value '30min' for '--delay'"),
         (["push", "t", "1", "--delay=-5s", "--body", "x"], "bad value '-5s' for '--delay'"),
         (["take", "t", "--wait", "1month"], "bad value '1month' for '--wait'"),

@@ -142,7 +142,7 @@ def completed(*words, url="http://127.0.0.1:1"):
 
 def test_bash_completes_commands_and_their_options():
     assert completed("pu") == ["push", "purge"]
-    assert completed("push", "--on") == ["--on-conflict", "--once", "--once-for"]
+    assert completed("push", "--on") == ["--on-conflict", "--once", "--once-for", "--on-dead"]
     assert completed("topic", "s") == ["show", "set"]
     assert completed("help", "fs") == ["fsck"]
     assert completed("push", "a-topic", "pu") == []
@@ -163,6 +163,8 @@ def test_bash_completes_topics_values_and_settings(server):
     assert completed("push", "") == []
     assert completed("list", "orders", "--state", "re") == ["retrying", "ready"]
     assert completed("push", "orders", "--on-conflict", "") == ["replace", "keep", "reject", "after"]
+    assert completed("push", "orders", "--on-dead", "") == ["go", "hold", "stop"]
+    assert completed("members", "orders", "a", "--outcome", "") == ["unfinished", "acked", "dead", "cancelled", "expired"]
     assert completed("topics", "--sort", "d") == ["delayed", "dead"]
     assert completed("topic", "set", "orders", "max_") == ["max_attempts=", "max_jobs="]
 
