@@ -30,9 +30,8 @@ static void add_member(struct show_table *table, const json_t *job)
 
 static void print_members(const struct call *call)
 {
-    static const char *const heads[] = {"TOPIC",    "ID",       "STATE",      "DUE",
-                                        ">ATTEMPT", "CONSUMER", "LAST ERROR", "RESULT",
-                                        NULL};
+    static const char *const heads[] = {"TOPIC",    "ID",         "STATE",  "DUE", ">ATTEMPT",
+                                        "CONSUMER", "LAST ERROR", "RESULT", NULL};
     struct show_table table;
     size_t i;
     const json_t *job;

@@ -12,19 +12,33 @@ struct section {       /* of the help */
 
 /* In the order of the help. */
 static struct section sections[] = {
-    {"Jobs", cli_push_commands},    {NULL, cli_lease_commands},
-    {NULL, cli_work_commands},      {NULL, cli_job_commands},
-    {NULL, cli_wait_commands},      {NULL, cli_batch_commands}, {"Schedules", cli_schedule_commands},
-    {"Topics", cli_topic_commands}, {NULL, cli_group_commands},
-    {NULL, cli_deliver_commands},   {NULL, cli_dead_commands},
-    {"Server", cli_serve_commands}, {NULL, cli_status_commands},
-    {NULL, cli_top_commands},       {NULL, cli_tail_commands},
-    {NULL, cli_token_commands},     {NULL, cli_drain_commands},
-    {NULL, cli_clock_commands},     {NULL, cli_bench_commands},
-    {NULL, cli_profile_commands},   {"Stored data", cli_export_commands},
-    {NULL, cli_import_commands},    {NULL, cli_backup_commands},
-    {NULL, cli_fsck_commands},      {NULL, cli_reshard_commands},
-    {NULL, cli_schema_commands},    {"Help", NULL}, /* cli_commands_add_own */
+    {"Jobs", cli_push_commands},
+    {NULL, cli_lease_commands},
+    {NULL, cli_work_commands},
+    {NULL, cli_job_commands},
+    {NULL, cli_wait_commands},
+    {NULL, cli_batch_commands},
+    {"Schedules", cli_schedule_commands},
+    {"Topics", cli_topic_commands},
+    {NULL, cli_group_commands},
+    {NULL, cli_deliver_commands},
+    {NULL, cli_dead_commands},
+    {"Server", cli_serve_commands},
+    {NULL, cli_status_commands},
+    {NULL, cli_top_commands},
+    {NULL, cli_tail_commands},
+    {NULL, cli_token_commands},
+    {NULL, cli_drain_commands},
+    {NULL, cli_clock_commands},
+    {NULL, cli_bench_commands},
+    {NULL, cli_profile_commands},
+    {"Stored data", cli_export_commands},
+    {NULL, cli_import_commands},
+    {NULL, cli_backup_commands},
+    {NULL, cli_fsck_commands},
+    {NULL, cli_reshard_commands},
+    {NULL, cli_schema_commands},
+    {"Help", NULL}, /* cli_commands_add_own */
 };
 
 enum { SECTIONS = sizeof sections / sizeof sections[0] };

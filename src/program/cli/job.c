@@ -526,35 +526,36 @@ const struct cli_command cli_job_commands[] = {
                             .print = print_list}}}},
     {.name = "cancel",
      .help = "cancel jobs",
-     .call = {.usage = "cancel TOPIC ID... | - [--request] [--members] | --id-prefix TEXT ... --yes",
-              .about = "Cancels jobs by their ids (- reads ids from standard input, one per line), "
-                       "or the waiting\n"
-                       "jobs that match all given options. A job that a consumer holds cannot be "
-                       "cancelled (exit\n"
-                       "code 1); use --request. An unknown or finished job is not found (exit "
-                       "code 4).",
-              .least = 1,
-              .most = CLI_LIST_MAX,
-              .flags =
-                  {{"request", CLI_SWITCH, NULL,
-                    "If the job is leased, request a cancel: unless its consumer acks it, it is "
-                    "cancelled"},
-                   {"members", CLI_SWITCH, NULL,
-                    "Also cancel the members that the job waits for; leased ones get a request"},
-                   WAITING_FLAGS,
-                   {"yes", CLI_SWITCH, NULL, "Confirm a cancel by a filter", .is_unsent = true}},
-              .check = check_cancel,
-              .requests = {{.bulk = "cancel", .done = "cancelled"},
-                           {.least = 2,
-                            .method = "DELETE",
-                            .path = "topics/{0}/jobs/{1}",
-                            .print = print_changed,
-                            .done = "cancelled"},
-                           {.path = "topics/{0}/cancel",
-                            .make = change_waiting,
-                            .wait_ms = SWEEP_MS,
-                            .print = sweep_print,
-                            .done = "cancelled"}}}},
+     .call =
+         {.usage = "cancel TOPIC ID... | - [--request] [--members] | --id-prefix TEXT ... --yes",
+          .about = "Cancels jobs by their ids (- reads ids from standard input, one per line), "
+                   "or the waiting\n"
+                   "jobs that match all given options. A job that a consumer holds cannot be "
+                   "cancelled (exit\n"
+                   "code 1); use --request. An unknown or finished job is not found (exit "
+                   "code 4).",
+          .least = 1,
+          .most =
+              CLI_LIST_MAX,
+          .flags = {{"request", CLI_SWITCH, NULL,
+                     "If the job is leased, request a cancel: unless its consumer acks it, it is "
+                     "cancelled"},
+                    {"members", CLI_SWITCH, NULL,
+                     "Also cancel the members that the job waits for; leased ones get a request"},
+                    WAITING_FLAGS,
+                    {"yes", CLI_SWITCH, NULL, "Confirm a cancel by a filter", .is_unsent = true}},
+          .check = check_cancel,
+          .requests = {{.bulk = "cancel", .done = "cancelled"},
+                       {.least = 2,
+                        .method = "DELETE",
+                        .path = "topics/{0}/jobs/{1}",
+                        .print = print_changed,
+                        .done = "cancelled"},
+                       {.path = "topics/{0}/cancel",
+                        .make = change_waiting,
+                        .wait_ms = SWEEP_MS,
+                        .print = sweep_print,
+                        .done = "cancelled"}}}},
     {.name = "reschedule",
      .help = "change the due time or priority of jobs",
      .call = {.usage = "reschedule TOPIC ID... | - | --id-prefix TEXT ... [--delay 30m | --at "
