@@ -251,10 +251,19 @@ READ(dead)
     return value.kind == JSON_STRING && json_string_is(value.raw, "dead");
 }
 
+/* Returns whether a kept job waits for its members. If its batch was not closed it is dead: its export waits again. */
+static bool kept_waits(struct json_value job)
+{
+    return json_member(job, "waits_for").kind == JSON_NUMBER;
+}
+
+static void copy_member(struct buffer *out, const struct job_member *member,
+                        struct json_value kept);
+
 static bool dump_dead(struct buffer *out, const struct job_member *member, struct json_value job)
 {
     struct json_value state = json_member(job, "state");
-    if (state.kind == JSON_STRING && json_string_is(state.raw, "dead")) {
+    if (!kept_waits(job) && state.kind == JSON_STRING && json_string_is(state.raw, "dead")) {
         put_key(out, member);
         buffer_append_slice(out, state.raw);
     }
@@ -290,8 +299,8 @@ static bool dump_at(struct buffer *out, const struct job_member *member, struct 
     int64_t ms;
     if (at.kind == JSON_NONE)
         at = json_member(job, "due_at");
-    if (at.kind == JSON_NONE && json_member(job, "waits").kind == JSON_TRUE)
-        return true; /* it waits for its members */
+    if (kept_waits(job) && (at = json_member(job, "at")).kind == JSON_NONE)
+        return true;
     if (at.kind != JSON_STRING || !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
         return false;
     put_at(out, member, ms);
@@ -555,6 +564,115 @@ READ(callback)
 
 /* ---- batches ---- */
 
+/* Copies a member that only a job has that waits for its members. After the wait it is an ordinary job. */
+static bool dump_of_waiting(struct buffer *out, const struct job_member *member,
+                            struct json_value job)
+{
+    if (kept_waits(job))
+        copy_member(out, member, job);
+    return true;
+}
+
+static bool dump_error(struct buffer *out, const struct job_member *member, struct json_value job)
+{
+    if (!kept_waits(job))
+        copy_member(out, member, job);
+    return true;
+}
+
+/* Reads the outcomes of a kept job. Returns false if it has none. */
+static bool read_kept_outcomes(struct json_value job, struct batch_counts *out)
+{
+    struct json_value outcomes = json_member(job, "outcomes");
+    int64_t number;
+    if (outcomes.kind != JSON_OBJECT)
+        return false;
+    for (int i = 0; i < BATCH_OUTCOMES; i++) {
+        struct json_value count =
+            json_member(outcomes, batch_outcome_name((enum batch_outcome)i));
+        if (!job_json_read_number(count, UINT32_MAX, &number))
+            return false;
+        out->of[i] = (uint32_t)number;
+    }
+    return true;
+}
+
+/* Writes the expected members. Of a closed batch these are all that it has: the import closes it with the last one. */
+static bool dump_members(struct buffer *out, const struct job_member *member, struct json_value job)
+{
+    struct batch_counts counts;
+    if (json_member(job, "closed").kind != JSON_TRUE || !read_kept_outcomes(job, &counts))
+        return dump_of_waiting(out, member, job);
+    if (kept_waits(job)) {
+        put_key(out, member);
+        buffer_append_u64(out, batch_members(&counts));
+    }
+    return true;
+}
+
+static const char *ended_name(int outcome)
+{
+    return outcome == BATCH_UNFINISHED ? "missing"
+                                       : batch_outcome_name((enum batch_outcome)outcome);
+}
+
+void job_json_write_outcomes(struct buffer *out, const struct batch_counts *counts, bool waits)
+{
+    static const enum batch_outcome order[] = {BATCH_ACKED, BATCH_DEAD, BATCH_CANCELLED,
+                                               BATCH_EXPIRED, BATCH_UNFINISHED};
+    char before = '{';
+    PUT(out, ",\"ended\":");
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (waits && (order[i] == BATCH_DEAD || order[i] == BATCH_UNFINISHED))
+            continue;
+        buffer_append_byte(out, before);
+        json_write_key(out, ended_name(order[i]));
+        buffer_append_u64(out, counts->of[order[i]]);
+        before = ',';
+    }
+    buffer_append_byte(out, '}');
+}
+
+bool job_json_read_outcomes(struct json_value value, struct batch_counts *out, bool *is_whole)
+{
+    struct json_cursor cursor = {0};
+    struct json_value count;
+    struct slice key;
+    int64_t number;
+    unsigned seen = 0;
+    *out = (struct batch_counts){0};
+    if (value.kind != JSON_OBJECT)
+        return false;
+    while (json_next_member(value, &cursor, &key, &count)) {
+        int i = 0;
+        while (i < BATCH_OUTCOMES && !json_string_is(key, ended_name(i)))
+            i++;
+        if (i == BATCH_OUTCOMES || !job_json_read_number(count, BATCH_MEMBERS_MAX, &number))
+            return false;
+        out->of[i] = (uint32_t)number;
+        seen |= 1u << i;
+    }
+    *is_whole = seen == (1u << BATCH_OUTCOMES) - 1;
+    return true;
+}
+
+static bool dump_ended(struct buffer *out, const struct job_member *member, struct json_value job)
+{
+    struct batch_counts counts;
+    (void)member;
+    if (read_kept_outcomes(job, &counts))
+        job_json_write_outcomes(out, &counts, kept_waits(job));
+    return true;
+}
+
+READ(ended)
+{
+    bool is_whole;
+    (void)at;
+    reading->out->has_ended = true;
+    return job_json_read_outcomes(value, &reading->out->ended, &is_whole);
+}
+
 /* Writes the due, which a job that waits for its members does not have. */
 WRITE(due)
 {
@@ -735,22 +853,23 @@ static const struct job_member members[] = {
     {KEY("state"), KEPT | ENDED, JOB(state), write_state},
     {KEY("due_at"), KEPT, JOB(due_ms), write_due},
     {KEY("at"), LINES, JOB(due_ms), write_at, read_at, dump_at},
-    {KEY("delay"), 0, 0, NULL, read_delay},
+    {KEY("delay"), DUMPED, 0, NULL, read_delay, dump_of_waiting},
     {KEY("attempt"), TAKEN | KEPT | SENT | ENDED, JOB(attempt), write_u32},
     {KEY("attempt"), LINES, JOB(attempt), write_attempts, read_attempts, dump_attempts},
     {KEY("state"), LINES, JOB(state), write_dead, read_dead, dump_dead},
-    {KEY("error"), LINES, JOB(error), write_text, read_text, .kept = "last_error"},
+    {KEY("error"), LINES, JOB(error), write_text, read_text, dump_error, .kept = "last_error"},
     {KEY("delivery"), TAKEN | KEPT, JOB(delivery), write_u64},
     {KEY("due_at"), TAKEN | SENT, JOB(due_ms), write_time},
     {KEY("lease_until"), TAKEN, JOB(lease_until_ms), write_time},
     {KEY("priority"), TAKEN | KEPT | SENT | LINES, JOB(priority), write_u16, read_priority},
     {KEY("group"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(group), write_text, read_text},
     {KEY("batch"), KEPT | LINES | ENDED, 0, write_batch, read_batch},
-    {KEY("waits"), KEPT | LINES, 0, write_waits, read_waits},
-    {KEY("on_dead"), KEPT | LINES, 0, write_on_dead, read_on_dead},
-    {KEY("members"), KEPT | LINES, 0, write_members, read_members},
-    {KEY("wait_at_most"), KEPT | LINES, 0, write_wait_at_most, read_wait_at_most},
-    {KEY("close_within"), KEPT | LINES, 0, write_close_within, read_close_within},
+    {KEY("waits"), KEPT | LINES, 0, write_waits, read_waits, dump_of_waiting},
+    {KEY("on_dead"), KEPT | LINES, 0, write_on_dead, read_on_dead, dump_of_waiting},
+    {KEY("members"), KEPT | LINES, 0, write_members, read_members, dump_members},
+    {KEY("wait_at_most"), KEPT | LINES, 0, write_wait_at_most, read_wait_at_most, dump_of_waiting},
+    {KEY("close_within"), KEPT | LINES, 0, write_close_within, read_close_within, dump_of_waiting},
+    {KEY("ended"), DUMPED, 0, NULL, read_ended, dump_ended},
     {KEY("lease_until"), KEPT, JOB(lease_until_ms), write_lease_until},
     {KEY("consumer"), KEPT | ENDED, JOB(consumer), write_text},
     {KEY("progress"), KEPT | ENDED, JOB(progress), write_text},
@@ -991,6 +1110,11 @@ bool job_json_read(struct json_value line, struct buffer *text, struct buffer *m
     }
     if (reading.body.kind &&
         !job_json_read_body(reading.body, text, &out->job.content_type, &out->job.body))
+        return false;
+    char outcome[BATCH_META_BYTES_MAX];
+    if (out->has_ended && !out->batch.waits)
+        buffer_append(meta, outcome, batch_meta_write(&out->ended, outcome));
+    if (meta->failed)
         return false;
     if (meta->len) {
         out->job.meta = slice_make(text->at + text->len, meta->len);

@@ -7,6 +7,7 @@
 #define TARRY_JOB_JSON_H
 
 #include "base/json_read.h"
+#include "job/batch.h"
 #include "job/job.h"
 #include "job/record.h"
 
@@ -59,7 +60,8 @@ struct job_json {
     enum record_conflict on_conflict; /* 0: not given */
     int64_t delay_ms;
     struct job_batch batch;
-    bool has_at, has_delay, has_priority;
+    struct batch_counts ended; /* of a waiting job: the members that have ended */
+    bool has_at, has_delay, has_priority, has_ended;
 };
 
 /* Reads a line of an export, a checked object. Unescapes and decodes into `text`, and collects the
@@ -68,6 +70,13 @@ struct job_json {
  * member and at an invalid value. */
 bool job_json_read(struct json_value line, struct buffer *text, struct buffer *meta,
                    struct job_json *out);
+
+/* Reads the outcomes of members that have ended: {"acked":3,"dead":0,"cancelled":0,"expired":0,"missing":1}. The last is
+ * BATCH_UNFINISHED. Sets *is_whole if it has all five. Returns false at an unknown name and a bad number. */
+bool job_json_read_outcomes(struct json_value value, struct batch_counts *out, bool *is_whole);
+
+/* Appends `,"ended":` and the outcomes, of a waiting job those of its members that are not jobs any more, else all. */
+void job_json_write_outcomes(struct buffer *out, const struct batch_counts *counts, bool waits);
 
 /* Reads a member of a policy. Returns false if it is not one; sets *is_good if its value is
  * valid. */

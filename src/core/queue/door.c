@@ -82,6 +82,11 @@ static const char *bad_batch(const struct queue_batch *batch)
         return "on_dead";
     if (!job_limit_holds_or_unset(LIMIT_MEMBERS, batch->members))
         return "members";
+    /* A batch is complete by the end of a member, so one that is complete at its push would wait in vain. */
+    uint64_t ended = batch_members(&batch->past);
+    if (batch->past.of[BATCH_UNFINISHED] || batch->past.of[BATCH_DEAD] ||
+        ended > BATCH_MEMBERS_MAX || (ended && batch->members && ended >= batch->members))
+        return "ended";
     if (!job_limit_holds_or_unset(LIMIT_WAIT_AT_MOST, batch->wait_at_most_ms))
         return "wait_at_most";
     return job_limit_holds_or_unset(LIMIT_CLOSE_WITHIN, batch->close_within_ms) ? NULL

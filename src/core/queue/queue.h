@@ -122,7 +122,8 @@ struct queue_batch {
     uint32_t members;           /* the batch closes itself when it has so many; 0: by a close */
     int64_t wait_at_most_ms;    /* 0: BATCH_WAIT_MS */
     int64_t close_within_ms;    /* 0: BATCH_CLOSE_MS */
-    /* Of a waiting job from another queue: the outcomes of members that ended there. */
+    /* Of a waiting job from another queue: the outcomes of members that ended there. Those that are dead or unfinished come as
+     * jobs. */
     struct batch_counts past;
     /* For implementations: the delivery of `parent`, if it is a lease of theirs; 0: it is not. */
     uint64_t parent_key, parent_delivery;
@@ -446,6 +447,9 @@ struct queue_waiting {
     bool is_closed;
     bool
         has_ended; /* the wait has ended: the counts stay as they are, and the job is an ordinary one */
+    /* While it waits: when it is due after the end of the wait. DELAY: so long after it; AT: not before, wall clock; else
+     * at once. */
+    struct queue_when when;
 };
 
 struct queue_job {      /* a job as returned by take, get, list and await */

@@ -1,5 +1,6 @@
 #include "api/job_json.h"
 
+#include "base/duration.h"
 #include "base/json_write.h"
 #include "job/json.h"
 #include "queue/status.h"
@@ -101,6 +102,13 @@ static void write_waiting(struct buffer *out, const struct queue_job *job, enum 
     if (!waiting->has_ended) {
         PUT(out, ",\"waits_for\":");
         buffer_append_u64(out, batch_waits_for(&waiting->counts, waiting->on_dead));
+        if (waiting->when.due == QUEUE_DUE_DELAY && waiting->when.ms) {
+            PUT(out, ",\"delay\":\"");
+            duration_emit(out, waiting->when.ms);
+            buffer_append_byte(out, '"');
+        } else if (waiting->when.due == QUEUE_DUE_AT) {
+            write_time(out, "at", waiting->when.ms);
+        }
     }
     buffer_append_text(out, waiting->is_closed ? ",\"closed\":true" : ",\"closed\":false");
     for (int i = 0; i < BATCH_OUTCOMES; i++) {

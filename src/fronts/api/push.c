@@ -127,7 +127,8 @@ enum member {
     MEMBER_CONTENT_TYPE = 16,
     MEMBER_META = 32,
     MEMBER_CALLBACK = 64,
-    MEMBER_BATCH = 128
+    MEMBER_BATCH = 128,
+    MEMBER_ENDED = 256
 };
 
 struct item {
@@ -136,6 +137,8 @@ struct item {
     const struct http_hooks *hooks;
     struct http_fault *fault;
     struct json_value body;
+    struct batch_counts ended; /* of the members of its batch */
+    bool has_all_ended;
     struct json_value *nested; /* receives an array `members`, or NULL */
     struct http_fields fields;
     uint32_t seen; /* bit set of enum member */
@@ -154,6 +157,7 @@ static const struct {
     MEMBER("body", MEMBER_BODY),         MEMBER("content_type", MEMBER_CONTENT_TYPE),
     MEMBER("meta", MEMBER_META),         MEMBER("body_base64", MEMBER_BODY_BASE64),
     MEMBER("callback", MEMBER_CALLBACK), MEMBER("batch", MEMBER_BATCH),
+    MEMBER("ended", MEMBER_ENDED),
 #undef MEMBER
 };
 
@@ -258,7 +262,7 @@ static bool read_item_batch(struct item *item, struct json_value object)
 static bool read_item_member(struct item *item, struct slice key, struct json_value value)
 {
     static const char *const beside[] = {"topic",        "id",   "body",  "body_base64",
-                                         "content_type", "meta", "batch", NULL};
+                                         "content_type", "meta", "batch",       "ended",  NULL};
     struct queue_push *push = item->push;
     uint32_t member = member_of(key);
     if (item->nested && value.kind == JSON_ARRAY && slice_is(key, "\"members\"")) {
@@ -285,6 +289,10 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
         return read_item_callback(item, key, value);
     case MEMBER_BATCH:
         return read_item_batch(item, value);
+    case MEMBER_ENDED:
+        return job_json_read_outcomes(value, &item->ended, &item->has_all_ended) ||
+               http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                              "'ended' must have numbers of members, such as {\"acked\":3}");
     case MEMBER_BODY_BASE64:
         return read_base64(item, key, value);
     case MEMBER_BODY:
@@ -294,6 +302,25 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
         return http_option_set_member(&item->fields, OPTIONS_ITEM, beside, key, value, item->arena,
                                       item->fault);
     }
+}
+
+/* Stores the outcomes of members that ended in another queue: of a waiting job as counts; else its wait has ended, and they
+ * are in its meta. All five names are needed then, because the arena has only room for the length of the item. */
+static bool keep_item_ended(struct item *item)
+{
+    char pair[BATCH_META_BYTES_MAX];
+    if (!(item->seen & MEMBER_ENDED))
+        return true;
+    if (item->fields.batch.waits) {
+        item->fields.batch.past = item->ended;
+        return true;
+    }
+    if (!item->has_all_ended)
+        return http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                              "'ended' of a job that does not wait needs acked, dead, cancelled, "
+                              "expired and missing");
+    buffer_append(item->meta, pair, batch_meta_write(&item->ended, pair));
+    return !item->meta->failed || refuse_item_memory(item);
 }
 
 static bool read_item_body(struct item *item)
@@ -376,7 +403,8 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         out->topic = topic;
     if (!out->topic.len && !(item.seen & MEMBER_TOPIC))
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
-    if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
+    if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) ||
+        !keep_item_ended(&item) || !keep_item_meta(&item))
         return false;
     /* A job of an export is accepted as it was stored: it may have come by another protocol. */
     bool is_restored = http_fields_have(&item.fields, OPTION_ATTEMPT);

@@ -223,6 +223,8 @@ static int import_job(struct import *import, struct json_value object)
                                      .members = line.batch.members,
                                      .wait_at_most_ms = line.batch.wait_ms,
                                      .close_within_ms = line.batch.close_ms};
+        if (line.batch.waits)
+            room->past = line.ended;
         push->batch = room;
     }
     if (!push->id.len)

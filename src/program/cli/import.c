@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,6 +57,17 @@ struct import_counts {
     uint64_t finished; /* among the refused ones: finished jobs */
 };
 
+/*
+ * Members of batches whose waiting job comes later in the input: each line with its number, in a temporary file without a name.
+ * They are imported after the end of the input, as often as this stores at least one of them, since the waiting job may be a
+ * member itself.
+ */
+struct aside {
+    FILE *lines; /* NULL: no line, or no line is set aside any more */
+    uint64_t count, first_line;
+    bool is_over;
+};
+
 struct import_batches {
     CURLM *multi;
     struct import_batch batches[IMPORT_UNDER_WAY];
@@ -66,6 +78,7 @@ struct import_batches {
     struct import_counts counts;
     FILE *rejects;         /* NULL: rejected lines are not stored */
     uint64_t rejects_lost; /* number of lines that could not be written */
+    struct aside aside;
     int exit_code;         /* if not CLI_OK, no more batches are sent */
 };
 
@@ -129,6 +142,21 @@ static void import_refuse(struct import_batches *batches, struct slice text, uin
     import_keep_reject(batches, text);
 }
 
+/* Sets a line aside. Returns false if that is not possible. */
+static bool set_aside(struct import_batches *batches, struct slice text, uint64_t line)
+{
+    struct aside *aside = &batches->aside;
+    if (aside->is_over || (!aside->lines && !(aside->lines = tmpfile())))
+        return false;
+    if (fprintf(aside->lines, "%llu ", (unsigned long long)line) < 0 ||
+        fwrite(text.at, 1, text.len, aside->lines) != text.len ||
+        fputc('\n', aside->lines) == EOF)
+        return false;
+    if (!aside->count++ || line < aside->first_line)
+        aside->first_line = line;
+    return true;
+}
+
 /* Returns the line as it was in the input. */
 static struct slice line_of(const struct import_batches *batches, struct import_batch *batch,
                             const struct import_item *item)
@@ -168,9 +196,13 @@ static void count_rejected(struct import_batches *batches, struct import_batch *
                            const json_t *result)
 {
     const char *code = json_string_value(json_object_get(result, "result"));
-    if (!batch->items[i].outcome)
-        import_refuse(batches, line_of(batches, batch, &batch->items[i]), batch->items[i].line,
-                      code ? code : "no result",
+    const struct import_item *item = &batch->items[i];
+    if (item->outcome)
+        return;
+    struct slice text = line_of(batches, batch, item);
+    bool has_no_batch = code && strcmp(code, "no_batch") == 0;
+    if (!has_no_batch || !set_aside(batches, text, item->line))
+        import_refuse(batches, text, item->line, code ? code : "no result",
                       json_string_value(json_object_get(result, "detail")));
 }
 
@@ -403,6 +435,8 @@ static uint64_t import_batches_done(const struct import_batches *batches, uint64
         if (is_open && batch->count && batch->items[0].line - 1 < done)
             done = batch->items[0].line - 1;
     }
+    if (batches->aside.count && batches->aside.first_line - 1 < done)
+        done = batches->aside.first_line - 1;
     return done;
 }
 
@@ -425,7 +459,8 @@ struct import {
     uint64_t jobs_total;         /* from the head; 0: unknown */
     uint64_t bytes, bytes_total; /* total 0: unknown */
     struct import_whole whole;
-    bool is_over;        /* the end of the input was reached */
+    uint64_t first_aside; /* the first line of the pass that is not complete over lines set aside; 0: none */
+    bool is_over;         /* the end of the input was reached, and no line is set aside */
     bool is_other_input; /* the input is not the one of the saved state */
     bool wants_all_settings;
 };
@@ -687,6 +722,13 @@ static void show_progress(const struct import *import)
                                           : -1);
 }
 
+/* Returns the number of leading lines that are complete. */
+static uint64_t lines_done(const struct import *import)
+{
+    uint64_t done = import_batches_done(&import->batches, import->lines);
+    return import->first_aside && import->first_aside - 1 < done ? import->first_aside - 1 : done;
+}
+
 /* Saves the state. The lines it counts are stored in the server or among the rejects. */
 static void keep_state(struct import *import, bool now)
 {
@@ -697,8 +739,7 @@ static void keep_state(struct import *import, bool now)
         batches->rejects_lost++;
         return;
     }
-    int exit_code =
-        import_state_keep(&import->state, import_batches_done(batches, import->lines), now);
+    int exit_code = import_state_keep(&import->state, lines_done(import), now);
     if (batches->exit_code == CLI_OK)
         batches->exit_code = exit_code;
 }
@@ -741,6 +782,51 @@ static void read_lines(struct import *import)
         batches->exit_code =
             cli_error("'%s' ends before line %llu, where the import should continue", import->path,
                       (unsigned long long)import->skip);
+}
+
+/* Imports the lines that were set aside before. Lines are set aside again if their waiting job is still missing. */
+static void import_aside(struct import *import, FILE *lines)
+{
+    struct import_batches *batches = &import->batches;
+    struct dump_line line;
+    char *text = NULL, *rest;
+    size_t cap = 0;
+    ssize_t got = 0;
+    bool is_read = fflush(lines) == 0 && fseeko(lines, 0, SEEK_SET) == 0;
+    while (is_read && batches->exit_code == CLI_OK && !interrupt_came() &&
+           (got = getline(&text, &cap, lines)) > 0) {
+        unsigned long long number = strtoull(text, &rest, 10);
+        struct slice job = slice_make(rest + 1, (size_t)(text + got - 1 - (rest + 1)));
+        dump_read(job, &line);
+        import_batches_add(batches, job, number, line.has_on_conflict);
+    }
+    if ((!is_read || ferror(lines)) && batches->exit_code == CLI_OK)
+        batches->exit_code = cli_error("cannot read the lines that were set aside");
+    free(text);
+}
+
+/* Imports the lines that were set aside. The last pass rejects those that still have no batch. The lines stay those to
+ * continue from until their pass is complete. */
+static void import_all_aside(struct import *import)
+{
+    struct import_batches *batches = &import->batches;
+    uint64_t before = UINT64_MAX;
+    while (batches->exit_code == CLI_OK && import->is_over && batches->aside.count &&
+           !interrupt_came()) {
+        struct aside last = batches->aside;
+        batches->aside = (struct aside){.is_over = last.count >= before};
+        import->first_aside = last.first_line;
+        import_aside(import, last.lines);
+        import_batches_drain(batches);
+        fclose(last.lines);
+        before = last.count;
+        import->is_over = batches->exit_code == CLI_OK && !interrupt_came();
+    }
+    import->is_over = import->is_over && !batches->aside.count;
+    if (import->is_over)
+        import->first_aside = 0;
+    if (batches->aside.lines)
+        fclose(batches->aside.lines);
 }
 
 /* ---- the complete import ---- */
@@ -787,7 +873,7 @@ static int end_rejects(struct import *import, const char *rejects)
 
 static void print_how_to_continue(const struct import *import)
 {
-    uint64_t done = import_batches_done(&import->batches, import->lines);
+    uint64_t done = lines_done(import);
     if (import->state.kept_line)
         cli_error("stopped before the end of '%s', continue with --state '%s'", import->path,
                   import->state.path);
@@ -843,6 +929,7 @@ static int import_run(struct import *import, const char *rejects, bool has_json)
     interrupt_catch();
     read_lines(import);
     import_batches_drain(&import->batches);
+    import_all_aside(import);
     exit_code = import_conclude(import, has_json);
     int lost = end_rejects(import, rejects);
     import_batches_close(&import->batches);

@@ -868,8 +868,9 @@ bool redis_unpack_waiting(struct slice record, bool is_taken, struct queue_job *
     (void)read_text(&in, 1 + 1 + 6); /* on_dead, depth, number */
     for (int i = 0; i < BATCH_OUTCOMES; i++)
         room->counts.of[i] = (uint32_t)read_number(&in, 4);
-    (void)read_text(&in,
-                    4 + 6 + 6 + 1 + 6); /* expected; end of the wait, last time for a close, due */
+    (void)read_text(&in, 4 + 6 + 6); /* expected; end of the wait, last time for a close */
+    room->when.due = (enum queue_due)read_number(&in, 1);
+    room->when.ms = (int64_t)read_number(&in, 6);
     size_t outcome_bytes = read_up_to(&in, 1, BATCH_META_BYTES_MAX);
     if (in.failed || outcome_bytes > job->job.meta.len)
         return false;

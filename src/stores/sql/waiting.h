@@ -19,7 +19,8 @@ enum sql_waiting_figure {
     SQL_WAITING_FIGURES
 };
 
-/* Adds the batch to a job of the reply, whose own batch, as a member, is already set. Returns false
+/* Adds the batch to a job of the reply, whose own batch, as a member, is already set. While the job waits, its first due is
+ * the due after the wait: minus the delay, or the earliest time. Returns false
  * if out of memory. */
 bool sql_waiting_show(struct sql_call *call, struct queue_job *job,
                       const int64_t figures[SQL_WAITING_FIGURES], bool is_taken);
