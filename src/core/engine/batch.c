@@ -731,8 +731,8 @@ void batch_show(const struct engine *engine, uint32_t id, struct queue_waiting *
                                   .is_closed = batch->rules.is_closed,
                                   .has_ended = batch->rules.has_ended};
     if (batch->due_ms)
-        out->when = (struct queue_when){batch->due_is_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
-                                        batch->due_ms};
+        out->when =
+            (struct queue_when){batch->due_is_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY, batch->due_ms};
 }
 
 /* ---- invariants ---- */

@@ -588,8 +588,7 @@ static bool read_kept_outcomes(struct json_value job, struct batch_counts *out)
     if (outcomes.kind != JSON_OBJECT)
         return false;
     for (int i = 0; i < BATCH_OUTCOMES; i++) {
-        struct json_value count =
-            json_member(outcomes, batch_outcome_name((enum batch_outcome)i));
+        struct json_value count = json_member(outcomes, batch_outcome_name((enum batch_outcome)i));
         if (!job_json_read_number(count, UINT32_MAX, &number))
             return false;
         out->of[i] = (uint32_t)number;

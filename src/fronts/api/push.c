@@ -261,8 +261,8 @@ static bool read_item_batch(struct item *item, struct json_value object)
 
 static bool read_item_member(struct item *item, struct slice key, struct json_value value)
 {
-    static const char *const beside[] = {"topic",        "id",   "body",  "body_base64",
-                                         "content_type", "meta", "batch",       "ended",  NULL};
+    static const char *const beside[] = {"topic", "id",    "body",  "body_base64", "content_type",
+                                         "meta",  "batch", "ended", NULL};
     struct queue_push *push = item->push;
     uint32_t member = member_of(key);
     if (item->nested && value.kind == JSON_ARRAY && slice_is(key, "\"members\"")) {

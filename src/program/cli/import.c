@@ -79,7 +79,7 @@ struct import_batches {
     FILE *rejects;         /* NULL: rejected lines are not stored */
     uint64_t rejects_lost; /* number of lines that could not be written */
     struct aside aside;
-    int exit_code;         /* if not CLI_OK, no more batches are sent */
+    int exit_code; /* if not CLI_OK, no more batches are sent */
 };
 
 enum {
@@ -149,8 +149,7 @@ static bool set_aside(struct import_batches *batches, struct slice text, uint64_
     if (aside->is_over || (!aside->lines && !(aside->lines = tmpfile())))
         return false;
     if (fprintf(aside->lines, "%llu ", (unsigned long long)line) < 0 ||
-        fwrite(text.at, 1, text.len, aside->lines) != text.len ||
-        fputc('\n', aside->lines) == EOF)
+        fwrite(text.at, 1, text.len, aside->lines) != text.len || fputc('\n', aside->lines) == EOF)
         return false;
     if (!aside->count++ || line < aside->first_line)
         aside->first_line = line;
@@ -459,8 +458,9 @@ struct import {
     uint64_t jobs_total;         /* from the head; 0: unknown */
     uint64_t bytes, bytes_total; /* total 0: unknown */
     struct import_whole whole;
-    uint64_t first_aside; /* the first line of the pass that is not complete over lines set aside; 0: none */
-    bool is_over;         /* the end of the input was reached, and no line is set aside */
+    uint64_t
+        first_aside; /* the first line of the pass that is not complete over lines set aside; 0: none */
+    bool is_over;        /* the end of the input was reached, and no line is set aside */
     bool is_other_input; /* the input is not the one of the saved state */
     bool wants_all_settings;
 };

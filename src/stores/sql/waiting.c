@@ -35,9 +35,8 @@ bool sql_waiting_show(struct sql_call *call, struct queue_job *job,
     if (!shown->waiting.has_ended) { /* its due is not known */
         int64_t later_ms = job->job.first_due_ms;
         if (later_ms)
-            shown->waiting.when =
-                later_ms < 0 ? (struct queue_when){QUEUE_DUE_DELAY, -later_ms}
-                             : (struct queue_when){QUEUE_DUE_AT, later_ms};
+            shown->waiting.when = later_ms < 0 ? (struct queue_when){QUEUE_DUE_DELAY, -later_ms}
+                                               : (struct queue_when){QUEUE_DUE_AT, later_ms};
         job->job.first_due_ms = 0;
     }
     if (!shown->waiting.has_ended && job->job.state != JOB_DEAD)
