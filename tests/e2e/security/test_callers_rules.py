@@ -246,7 +246,7 @@ CLI_RECORDED = {
     "drain": ("drain",),
 }
 CLI_ADMIN_ELSEWHERE = {"deliver", "backup", "clock", "import", "schedule", "group"}  # of servers with more options, or of several calls; tests of their own
-CLI_OTHERS = {"serve", "push", "take", "ack", "again", "nack", "extend", "work", "get", "history", "locate", "list", "wait", "cancel", "reschedule", "run", "consumers", "topics", "groups", "status",
+CLI_OTHERS = {"serve", "push", "take", "ack", "again", "nack", "extend", "work", "get", "history", "locate", "list", "wait", "cancel", "close", "members", "batch", "reschedule", "run", "consumers", "topics", "groups", "status",
               "top", "tail", "export", "bench", "fsck", "reshard", "sql", "profile", "token", "version", "help"}
 
 

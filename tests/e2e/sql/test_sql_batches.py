@@ -166,16 +166,18 @@ def test_each_batch_completes_once_while_servers_are_killed(postgres, start_serv
     def push_in_a_transaction(name, members):
         with transaction(postgres, commit=True) as cursor:
             cursor.execute("SELECT tarry.push('t', %s, waits => true)", [name])
-            cursor.execute("SELECT tarry.push('m', i, batch_topic => 't', batch_id => %s) FROM unnest(%s::text[]) i", [name, members])
+            cursor.execute("SELECT tarry.push('m', i, delay => interval '500 ms' * (n % 2), batch_topic => 't', batch_id => %s) "
+                           "FROM unnest(%s::text[]) WITH ORDINALITY AS member (i, n)", [name, members])
             cursor.execute("SELECT tarry.close('t', %s)", [name])
 
     class Canceller(Actor):
         def work(self, _):
-            name = self.luck.choice(list(self.story.members))
-            member = self.luck.choice(self.story.members[name])
             with transaction(postgres, commit=True) as cursor:
-                cursor.execute("SELECT FROM tarry.job WHERE id = %s AND state = 1 FOR UPDATE SKIP LOCKED", [member])
-                if cursor.fetchone() is not None:  # not a dead one, whose outcome may be delivered already
+                # Not a dead one, whose outcome may be delivered already.
+                cursor.execute("SELECT id FROM tarry.job WHERE batch IS NOT NULL AND state = 1 ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED")
+                found = cursor.fetchone()
+                if found:
+                    member = found[0]
                     end = self.story.end(member, time.monotonic(), CANCELLED)
                     cursor.execute("SELECT tarry.cancel('m', %s)", [member])
                     end.applied = cursor.fetchone()[0] == CANCELLED
