@@ -10,8 +10,8 @@
  * A rate is enforced by the generic cell rate algorithm (ITU-T I.371): a bucket is one time, its `full_us`, at which it has all tokens
  * again. In any window of the length of the period, at most count + burst - 1 jobs are delivered.
  *
- * A take of one job by its id ignores limits and order. Its lease is in flight as any other, but it needs no token, spends none and
- * does not change a pass: however many jobs are taken by their ids, no other job waits longer for a token.
+ * A take of one job by its id ignores limits and order. Its lease is in flight as any other, but it needs no token, does not spend
+ * one, and does not change a pass: however many jobs are taken by their ids, no other job waits longer for a token.
  */
 #ifndef TARRY_JOB_FLOW_H
 #define TARRY_JOB_FLOW_H

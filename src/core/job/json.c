@@ -580,7 +580,7 @@ static bool dump_error(struct buffer *out, const struct job_member *member, stru
     return true;
 }
 
-/* Reads the outcomes of a kept job. Returns false if it has none. */
+/* Reads the outcomes of a kept job. Returns false without them. */
 static bool read_kept_outcomes(struct json_value job, struct batch_counts *out)
 {
     struct json_value outcomes = json_member(job, "outcomes");

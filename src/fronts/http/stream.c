@@ -29,12 +29,14 @@ struct http_stream {
 
 /* ---- bytes ---- */
 
+/* The beginning of an event that reports lost ones, also of those of the feed. */
+#define GAP "event: gap\ndata: {\"lost\":"
+
 /* Reports dropped events; they precede the buffered ones. */
 static void write_gap(struct http_stream *stream)
 {
     char text[80];
-    int len = snprintf(text, sizeof text, "event: gap\ndata: {\"lost\":%llu}\n\n",
-                       (unsigned long long)stream->lost);
+    int len = snprintf(text, sizeof text, GAP "%llu}\n\n", (unsigned long long)stream->lost);
     if (!stream->lost)
         return;
     http_count(&stream->exchange->front->counters.events_lost, stream->lost);
@@ -56,6 +58,17 @@ void http_stream_flush(struct http_stream *stream)
     http_front_give_back(stream->exchange->front, &stream->events);
 }
 
+/* Returns how many events are lost if this one is dropped: a gap stands for those that it reports, and comments do not
+ * count. */
+static uint64_t lost_with(const char *event)
+{
+    static const char gap[] = GAP;
+    if (event[0] == ':')
+        return 0;
+    return strncmp(event, gap, sizeof gap - 1) == 0 ? strtoull(event + sizeof gap - 1, NULL, 10)
+                                                    : 1;
+}
+
 /* Drops the oldest events until there is room for `bytes` more. */
 static void lose_oldest(struct http_stream *stream, size_t bytes)
 {
@@ -65,7 +78,7 @@ static void lose_oldest(struct http_stream *stream, size_t bytes)
         least = LOSS_BYTES;
     while (at < events->len && at < least) {
         const char *end = memmem(events->at + at, events->len - at, "\n\n", 2);
-        stream->lost += events->at[at] != ':'; /* comments do not count as lost */
+        stream->lost += lost_with(events->at + at);
         at = end ? (size_t)(end - events->at) + 2 : events->len;
     }
     events->len -= at;

@@ -426,7 +426,7 @@ def test_an_unknown_member_is_named_with_the_valid_ones(shared):
         assert reply.status == 400 and says in reply.json()["detail"], reply.body
     refused = client.call("POST", "/v1/jobs", b'[{"topic":"bad","bdy":"x"}]', JSON).json()["results"][0]
     assert refused["result"] == "unknown_option"
-    assert "unknown option 'bdy'; did you mean 'body'; this call has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
+    assert "unknown option 'bdy'; did you mean 'body'; this call has topic, id, body, body_base64, content_type, meta, batch, " in refused["detail"]
 
 
 def test_iso_8601_durations_equal_short_ones(shared):

@@ -131,6 +131,17 @@ def metrics_of(server, topic):
     return found
 
 
+def take_one_of_each(client, topic, groups):
+    """Takes as many jobs as there are groups, again if they are not one of each: databases choose by the jobs in flight as last read."""
+    for _ in range(5):
+        jobs = take(client, topic, len(groups))
+        if sorted(job["group"] for job in jobs) == groups:
+            return jobs
+        for job in jobs:
+            assert client.call("POST", f"/v1/return?lease={job['lease']}").status == 200
+    raise AssertionError(f"never one of each: {[job['group'] for job in jobs]}")
+
+
 def test_held_jobs_are_counted_by_what_holds_them(server):
     client, topic = server.client(), "counted"
     if client.good("GET", "/v1/info")["shards"] > 1:
@@ -143,8 +154,7 @@ def test_held_jobs_are_counted_by_what_holds_them(server):
     assert metrics_of(server, topic) == {"tarry_groups": 4}
     client.good("PUT", f"/v1/topics/{topic}/groups/limited?limit=1")
     client.good("POST", f"/v1/topics/{topic}/groups/paused/pause")
-    jobs = take(client, topic, 3)
-    assert sorted(job["group"] for job in jobs) == ["free", "held", "limited"]
+    jobs = take_one_of_each(client, topic, ["free", "held", "limited"])
     [held] = [job for job in jobs if job["group"] == "held"]
     assert client.call("POST", f"/v1/return?lease={held['lease']}&hold=1h").status == 200
     shown = client.topic(topic)

@@ -87,7 +87,7 @@ def test_nothing_in_it_names_another_server_or_makes_code_of_text():
 def words():
     """The table of words.js: id to its texts, by language."""
     table = (REPO / "console" / "words.js").read_text(encoding="utf-8").partition("const WORDS = {")[2].partition("\n};")[0]
-    rows = re.findall(r'^    "([\w.]+)": \["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\],$', table, re.MULTILINE)
+    rows = re.findall(r'^    "([\w.-]+)": \["((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\],$', table, re.MULTILINE)
     assert len(rows) == len([line for line in table.splitlines() if line.strip()]), "each line is a row"
     assert len({row[0] for row in rows}) == len(rows), "none twice"
     return {key: (english, chinese) for key, english, chinese in rows}

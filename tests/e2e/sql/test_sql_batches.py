@@ -166,7 +166,7 @@ def test_each_batch_completes_once_while_servers_are_killed(postgres, start_serv
     def push_in_a_transaction(name, members):
         with transaction(postgres, commit=True) as cursor:
             cursor.execute("SELECT tarry.push('t', %s, waits => true)", [name])
-            cursor.execute("SELECT tarry.push('m', i, delay => interval '500 ms' * (n % 2), batch_topic => 't', batch_id => %s) "
+            cursor.execute("SELECT tarry.push('m', i, delay => interval '500 ms' * (n %% 2), batch_topic => 't', batch_id => %s) "
                            "FROM unnest(%s::text[]) WITH ORDINALITY AS member (i, n)", [name, members])
             cursor.execute("SELECT tarry.close('t', %s)", [name])
 
