@@ -35,6 +35,8 @@ CHANGES = [
     ("PATCH", "/v1/topics/t/jobs/kept?delay=0", b""),
     ("DELETE", "/v1/topics/t/jobs/kept", b""),
     ("POST", "/v1/topics/t/jobs/kept/run", b""),
+    ("POST", "/v1/topics/t/jobs/kept/close", b""),
+    ("POST", "/v1/batches", b'{"job":{"topic":"t","id":"w"},"members":[{"topic":"t","id":"m"}]}'),
     ("POST", "/v1/topics/t/take", b""),
     ("POST", "/v1/topics/t/jobs/kept/take", b""),
     ("POST", "/v1/take?topic=t", b""),
