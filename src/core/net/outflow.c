@@ -1,6 +1,6 @@
 #include "net/outflow.h"
 
-/* What a step has led to. */
+/* The result of one write. */
 enum step { STEP_FAILED = -1, STEP_WHOLE = 1, STEP_MORE, STEP_FULL };
 
 static size_t piece_bytes(const struct outflow *outflow, size_t most)

@@ -159,7 +159,7 @@ bool life_batch_is_over(const struct life_batch *batch);
 /* Returns whether the death of a member cancels the others: with BATCH_STOP, while the wait lasts. */
 bool life_batch_stops(const struct life_batch *batch, enum batch_outcome after);
 /* Returns whether a new member may join: QUEUE_OK, NO_BATCH, BATCH_CLOSED, TOO_MANY_MEMBERS, BAD_OPTION (too deep).
- * `batch` NULL: there is no such batch. `has_parent`: the push has the lease of a member of it. */
+ * `batch` NULL: the batch does not exist. `has_parent`: the push has the lease of a member of it. */
 enum queue_status life_batch_join(const struct life_batch *batch, bool has_parent);
 /* Returns the outcome of a push onto a member, or onto the waiting job of a batch: QUEUE_OK, CONFLICT (the push names another
  * batch), or WAITS. `names_other`: it names a batch that is not that of the job. */
