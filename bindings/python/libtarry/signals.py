@@ -8,6 +8,7 @@ first wait of the main thread, one for the process, and sleeps but for that.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -20,13 +21,15 @@ Result = TypeVar("Result")
 
 
 class _Relay:
+    """The exception of a handler can come after any call. So each step below leaves a state that the next one, or the next wait, corrects."""
+
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.reader, self.writer = socket.socketpair()
         self.reader.setblocking(False)
         self.writer.setblocking(False)
         self.lock = threading.Lock()  # of what is below, and of reading
-        self.before = -1
+        self.listeners = [-1]  # who listened before each wait; the last one that is not this relay
         self.interrupt: Callable[[], object] | None = None
         threading.Thread(target=self._run, name="libtarry-signals", daemon=True).start()
 
@@ -54,18 +57,31 @@ class _Relay:
                 pass
         return True
 
+    @property
+    def before(self) -> int:
+        return next((fd for fd in reversed(self.listeners) if fd != self.writer.fileno()), -1)
+
+    def _listen(self) -> None:
+        change = functools.partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
+        self.listeners.extend(map(change, (self.writer.fileno(),)))  # one call: no handler runs between the change and its note
+        self.listeners = [self.before]
+
+    def _end(self) -> None:
+        signal.set_wakeup_fd(self.before)
+        with self.lock:
+            self._read()  # nothing of this wait is left for the next
+
     def wait(self, call: Callable[[], Result], interrupt: Callable[[], object]) -> Result:
+        self.interrupt = interrupt
         try:
-            self.interrupt = interrupt
-            self.before = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
-            try:
-                return call()
-            finally:
-                signal.set_wakeup_fd(self.before)
+            self._listen()
+            return call()
         finally:
-            with self.lock:
-                self.interrupt = None
-                self._read()  # nothing of this wait is left for the next
+            self.interrupt = None  # before any call
+            try:
+                self._end()
+            finally:
+                self._end()  # the first one may have been interrupted
 
 
 _relay: _Relay | None = None

@@ -1,5 +1,6 @@
 """Threads, signals and forks: waiting takes delay no other thread, and no event at a bad moment is lost or crashes."""
 
+import contextlib
 import os
 import random
 import signal
@@ -134,6 +135,27 @@ def test_who_listened_for_signals_before_listens_afterwards():
         assert os.read(reader, 10) == bytes([signal.SIGUSR1])
     finally:
         signal.set_wakeup_fd(-1)
+
+
+def test_an_interrupt_at_any_moment_leaves_the_listener_of_signals(request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: (signal.set_wakeup_fd(-1), signal.signal(signal.SIGINT, before)))
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    found = []
+    with libtarry.open() as queue:
+        for _ in range(2000):  # of 1,000 interrupts some three come while the wait ends
+            signal.set_wakeup_fd(writer)
+            timer = threading.Timer(random.uniform(0, 0.0005), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                queue.take("t", wait=0.0002)
+                time.sleep(PATIENCE)
+            except KeyboardInterrupt:
+                found.append(signal.set_wakeup_fd(writer) == writer)
+            timer.join()
+            with contextlib.suppress(BlockingIOError):
+                os.read(reader, 10)
+    assert found == [True] * 2000
 
 
 def test_a_child_process_gets_an_error_and_the_parent_keeps_its_jobs():
