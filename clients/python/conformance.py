@@ -13,6 +13,8 @@ import tarry.aio
 from tarry.errors import Reject, Retry, TarryError
 
 LOCK = threading.Lock()
+SAME = ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "group", "parent", "waits", "members", "on_dead", "meta", "content_type")
+TIMES = ("delay", "at", "ttl", "keep_finished", "wait_at_most", "close_within")
 
 
 def show(line):
@@ -31,8 +33,17 @@ def problem(fault):
 
 def push_options(request):
     body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
-    options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "group", "meta", "content_type") if name in request}
-    return {"body": body, "delay": seconds(request, "delay_ms"), "at": seconds(request, "at_ms"), "ttl": seconds(request, "ttl_ms"), "keep_finished": seconds(request, "keep_finished_ms"), **options}
+    options = {name: request[name] for name in SAME if name in request}
+    options |= {name: seconds(request, f"{name}_ms") for name in TIMES}
+    if batch := request.get("batch"):
+        options["batch"] = (batch["topic"], batch["id"])
+    if isinstance(members := request.get("members"), list):
+        options["members"] = [push_options(member) for member in members]
+    return {"body": body, **options}
+
+
+def pushed(one):
+    return {"error": problem(one)} if isinstance(one, TarryError) else {"id": one.id, "result": one.result}
 
 
 def result_of(step):
@@ -44,7 +55,8 @@ def result_of(step):
 def job(found):
     return {"topic": found.topic, "id": found.id, "lease": found.lease, "attempt": found.attempt, "delivery": found.delivery,
             "body_base64": None if found.codec_error else base64.b64encode(found.body).decode(), "codec_error": found.codec_error and found.codec_error.detail, "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
-            "cancel_requested": found.cancel_requested, "state": found.state, "group": found.group, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
+            "cancel_requested": found.cancel_requested, "state": found.state, "group": found.group, "batch": found.batch and dict(zip(("topic", "id"), found.batch)), "waits_for": found.waits_for,
+            "outcomes": found.outcomes, "outcome": found.outcome, "progress": found.progress, "last_error": found.last_error,
             "finished_at_ms": found.finished_at and found.finished_at.timestamp() * 1000, "duration_ms": found.duration and found.duration.total_seconds() * 1000,
             "result_base64": None if found.codec_error or found.result is None else base64.b64encode(found.result).decode(), "result_type": found.result_type}
 
@@ -60,6 +72,10 @@ def codec_of(given):
         claim_check=tarry.ClaimCheck(tarry.DirectoryStore(check["directory"]), check["above"]) if check else None,
         context=given.get("context", ""),
     )
+
+
+async def members_of(client, *names, **options):
+    return [one async for one in client.members(*names, **options)]
 
 
 def results(found):
@@ -90,8 +106,20 @@ class Adapter:
         return {"id": found.id, "result": found.result, "due_at_ms": found.due_at.timestamp() * 1000 if found.due_at else None}
 
     def push_many(self, request):
-        found = self.client.push_many([push_options(item) for item in request["items"]])
-        return [{"error": problem(one)} if isinstance(one, TarryError) else {"id": one.id, "result": one.result} for one in found]
+        return [pushed(one) for one in self.client.push_many([push_options(item) for item in request["items"]])]
+
+    def push_batch(self, request):
+        call = self.call(tarry.aio.AsyncClient.push_batch, self.client.push_batch)
+        found = call(push_options(request["job"]), [push_options(member) for member in request["members"]])
+        return {"closed": found.closed, "results": [pushed(one) for one in found.results]}
+
+    def close_batch(self, request):
+        self.call(tarry.aio.AsyncClient.close_batch, self.client.close_batch)(request["topic"], request["id"])
+        return {"done": True}
+
+    def members(self, request):
+        options = {"outcome": request.get("outcome"), "page": request.get("page", 100)}
+        return {"jobs": [job(one) for one in self.call(members_of, self.client.members)(request["topic"], request["id"], **options)]}
 
     def cancel(self, request):
         return {"done": self.client.cancel(request["topic"], request["id"])}

@@ -31,7 +31,8 @@ def built(client):
     return None
 
 
-@pytest.mark.parametrize("client, scenario", [(client, scenario) for client in CLIENTS for scenario in run.USUAL if run.is_for(client, scenario)])
+@pytest.mark.parametrize("scenario", run.USUAL)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_plays(client, scenario):
     if why := built(client):
         pytest.skip(why)

@@ -3,7 +3,7 @@
 from .client import Client
 from .codec import AesGcm, ClaimCheck, Codec, CodecError, DirectoryStore, Gzip
 from .errors import Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable
-from .job import Job, Pushed, Scheduled, new_id
+from .job import BatchPushed, Job, Pushed, Scheduled, new_id
 from .signature import BadSignature, verify
 from .worker import Worker
 
@@ -11,6 +11,7 @@ __version__ = "1.0.0"
 __all__ = [
     "AesGcm",
     "BadSignature",
+    "BatchPushed",
     "ClaimCheck",
     "Client",
     "Codec",

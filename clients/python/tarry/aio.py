@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-from typing import Any, AsyncIterator, Callable, Iterable, Mapping, ParamSpec, TypeVar
+from typing import Any, AsyncIterator, Callable, Iterable, Iterator, Mapping, ParamSpec, TypeVar
 
 from .client import Client, Jobs, Lease, Leases, Named, Outcomes, Pushes
-from .job import Job, Pushed, Scheduled
+from .job import BatchPushed, Job, Pushed, Scheduled
 from .transport import Cut
 
 P = ParamSpec("P")
@@ -48,6 +48,16 @@ class AsyncClient:
     async def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         return await self._call(self.sync.push_many, items)
 
+    async def push_batch(self, job: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -> BatchPushed:
+        return await self._call(self.sync.push_batch, job, members)
+
+    async def close_batch(self, topic: str, id: str) -> None:
+        await self._call(self.sync.close_batch, topic, id)
+
+    async def members(self, topic: str, id: str, **options: Any) -> AsyncIterator[Job]:
+        async for job in self._each(self.sync.members(topic, id, **options)):
+            yield job
+
     async def cancel(self, topic: str, id: str) -> bool:
         return await self._call(self.sync.cancel, topic, id)
 
@@ -64,7 +74,10 @@ class AsyncClient:
         return await self._call(self.sync.get, topic, id)
 
     async def list(self, topic: str, **options: Any) -> AsyncIterator[Job]:
-        jobs = self.sync.list(topic, **options)
+        async for job in self._each(self.sync.list(topic, **options)):
+            yield job
+
+    async def _each(self, jobs: Iterator[Job]) -> AsyncIterator[Job]:
         while (job := await self._call(next, jobs, None)) is not None:
             yield job
 

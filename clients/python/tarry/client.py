@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Union
 
 from .codec import Codec
 from .errors import Conflict, LeaseEnded, NotFound, TarryError, Unavailable, error_of
-from .job import Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, raw_job_of, time_of
+from .job import BatchPushed, Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, raw_job_of, time_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
 
 Outcomes = list[TarryError | None]
@@ -23,6 +23,7 @@ Pushes = list[Pushed | TarryError]
 Jobs = list[Job]
 Items = list[dict[str, Any]]
 Tries = list[int]
+Pairs = list[tuple[str, str]]
 
 Lease = Union[str, Job]
 Leases = Union[Lease, Iterable[Lease]]
@@ -103,6 +104,13 @@ class Client:
         once_for: Duration | None = None,
         keep_finished: Duration | None = None,
         group: str | None = None,
+        batch: Named | None = None,
+        parent: Lease | None = None,
+        waits: bool | None = None,
+        members: int | None = None,
+        wait_at_most: Duration | None = None,
+        close_within: Duration | None = None,
+        on_dead: str | None = None,
         callback: str | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
@@ -114,6 +122,8 @@ class Client:
         `once_for` (5 minutes), nothing changes and the result is "existed", even if its job has ended; the server then generates a missing id.
         `keep_finished`: how long the server keeps the job and its result after its end, in place of the setting of the topic. `group`: groups, such as the tenants of
         a service, are served fairly and may have limits.
+        Of batches: `batch`, the waiting job of which this job is a member, as (topic, id), a Pushed or a Job; `parent`, a member that runs, or its lease, which may add
+        members after the close; `waits`, `members`, `wait_at_most`, `close_within` and `on_dead` of a job that waits for members: see docs/batches.md.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given, self.codec)])
@@ -131,7 +141,7 @@ class Client:
         if "id" not in item:
             raise TypeError("a push that waits needs an id if it has a once")
         id, data, kind, meta = item.pop("id"), base64.b64decode(item.pop("body_base64")), item.pop("content_type"), item.pop("meta", {})
-        query: Query = [(name, str(value)) for name, value in item.items() if name != "topic"]
+        query: Query = [(name, "true" if value is True else "false" if value is False else str(value)) for name, value in item.items() if name != "topic"]
         headers = {_META.get(name, f"Tarry-Meta-{name}"): value.encode().decode("latin-1") for name, value in meta.items()}
         tries: Tries = []
         began = time.monotonic()
@@ -178,6 +188,36 @@ class Client:
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    # ---- batches ----
+
+    def push_batch(self, job: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -> BatchPushed:
+        """
+        Pushes a waiting job and up to 999 members in one call, and closes the batch. Each has the arguments of push(), and `members` of a member are its own members, so a
+        chain is one call. A rejected job has an error in its place, and its batch stays open.
+        """
+        spec = {"job": _item(job, self.codec), "members": [_item(item, self.codec) for item in members]}
+        answer = self.transport.call("POST", "/v1/batches", body=json.dumps(spec).encode(), headers={"Content-Type": "application/json"})
+        return BatchPushed([_pushed(result) for result in _results(answer)], answer.get("closed") is True)
+
+    def close_batch(self, topic: str, id: str) -> None:
+        """Closes the batch of a waiting job: it gets no more members."""
+        tries: Tries = []
+        try:
+            self.transport.call("POST", _path(topic, "jobs", id, "close"), tries=tries)
+        except NotFound:
+            if not tries:
+                raise  # else an earlier try may have closed it, and the job has ended since
+
+    def members(self, topic: str, id: str, *, outcome: str | None = None, results: bool = False, page: int = 100) -> Iterator[Job]:
+        """
+        Returns the members of a batch; pages are requested while you iterate. Finished members are found if they are kept. `outcome`: only unfinished, acked, dead,
+        cancelled or expired ones. `results`: with the results of finished members.
+        """
+        query = [("limit", str(page))]
+        query += [("outcome", outcome)] if outcome else []
+        query += [("results", "true")] if results else []
+        return self._pages(_path(topic, "jobs", id, "members"), query, "members")
+
     # ---- one job ----
 
     def cancel(self, topic: str, id: str) -> bool:
@@ -222,18 +262,20 @@ class Client:
 
     def list(self, topic: str, *, state: str | None = None, id_prefix: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
         """Returns all jobs by due time; pages are requested while you iterate."""
+        query = [("limit", str(page))]
+        query += [("state", state)] if state else []
+        query += [("id_prefix", id_prefix)] if id_prefix else []
+        query += [("body", "base64")] if bodies else []
+        return self._pages(_path(topic, "jobs"), query, "jobs")
+
+    def _pages(self, path: str, query: Pairs, name: str) -> Iterator[Job]:
         cursor: str | None = None
         while True:
-            query = [("limit", str(page))]
-            query += [("state", state)] if state else []
-            query += [("id_prefix", id_prefix)] if id_prefix else []
-            query += [("body", "base64")] if bodies else []
-            query += [("cursor", cursor)] if cursor else []
             try:
-                answer = self.transport.call("GET", _path(topic, "jobs"), query)
+                answer = self.transport.call("GET", path, [*query, ("cursor", cursor)] if cursor else query)
             except NotFound:
                 return
-            jobs = answer.get("jobs")
+            jobs = answer.get(name)
             yield from (job_of(job, self.codec) for job in jobs if isinstance(job, dict)) if isinstance(jobs, list) else ()
             found = answer.get("cursor")
             if not isinstance(found, str):
@@ -245,7 +287,7 @@ class Client:
         Waits until all jobs have ended, or with `any` until one has, up to 4 minutes and 1,000 jobs. Returns each job as it is then, in the given order. The state is
         "finished" or "dead" if it has ended, and "unknown" for an id that the server does not know. A job that finished before the call is unknown unless its topic keeps finished jobs.
         """
-        names = [(one.topic, one.id) if isinstance(one, (Job, Pushed)) else one for one in _flat(jobs, (Job, Pushed, tuple))]
+        names = [_named(one) for one in _flat(jobs, (Job, Pushed, tuple))]
         spec = {"jobs": [{"topic": topic, "id": id} for topic, id in names], "for": "any" if any else "all", "wait": milliseconds(timeout)}
         answer = self._long(timeout, "POST", "/v1/wait", [("body", "base64")], body=json.dumps(spec).encode(), headers={"Content-Type": "application/json"})
         found = answer.get("jobs")
@@ -397,6 +439,10 @@ def _seconds(duration: Duration) -> float:
     return duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
 
 
+def _named(job: Named) -> tuple[str, str]:
+    return (job.topic, job.id) if isinstance(job, (Job, Pushed)) else job
+
+
 def _lease(job: Lease) -> str:
     return job.lease if isinstance(job, Job) else job
 
@@ -461,8 +507,9 @@ def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
 
 _ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
 _META = {"traceparent": "Traceparent", "tracestate": "Tracestate"}
-_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds, "keep_finished": milliseconds}  # as the API has them
-_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "group", "callback")
+_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds, "keep_finished": milliseconds, "wait_at_most": milliseconds,
+          "close_within": milliseconds}  # as the API has them
+_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "group", "waits", "members", "on_dead", "callback")
 
 
 def _item(given: Mapping[str, Any], codec: Codec | None = None) -> dict[str, Any]:
@@ -475,6 +522,12 @@ def _item(given: Mapping[str, Any], codec: Codec | None = None) -> dict[str, Any
     traces = {name: given[name] for name in ("traceparent", "tracestate") if given.get(name)}
     item = {name: given[name] for name in _AS_THEY_ARE if given.get(name) is not None}
     item |= {"lease_for" if name == "lease" else name: text(given[name]) for name, text in _TEXTS.items() if given.get(name) is not None}
+    if given.get("batch"):
+        item["batch_topic"], item["batch_id"] = _named(given["batch"])
+    if given.get("parent"):
+        item["parent"] = _lease(given["parent"])
+    if not isinstance(members := item.get("members", 0), int):
+        item["members"] = [_item(member, codec) for member in members]
     item |= {"topic": given["topic"], "body_base64": base64.b64encode(data).decode(), "content_type": kind}
     if given.get("id") or not given.get("once"):  # else the server generates one that belongs to the shard of the once
         item["id"] = given.get("id") or new_id()

@@ -58,9 +58,14 @@ class Unavailable(TarryError):
 
 _BY_CODE: dict[str, type[TarryError]] = {
     "not_found": NotFound,
+    "no_batch": NotFound,
     "conflict": Conflict,
     "leased": Conflict,
     "dead": Conflict,
+    "batch_closed": Conflict,
+    "waits": Conflict,
+    "too_many_members": Conflict,
+    "too_many_batches": Conflict,
     "lease_ended": LeaseEnded,
     "unauthorized": Denied,
     "forbidden": Denied,

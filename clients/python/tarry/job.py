@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 from .codec import Codec, CodecError, is_encoded, no_codec
+from .errors import TarryError
 
 Duration = float | datetime.timedelta
 """Seconds, or a timedelta."""
@@ -66,6 +67,14 @@ class Pushed:
 
 
 @dataclass(frozen=True)
+class BatchPushed:
+    """The outcome of push_batch(). `results`: a Pushed or an error for each job, each waiting job before its members. `closed`: whether all batches are closed."""
+
+    results: list[Pushed | TarryError]
+    closed: bool
+
+
+@dataclass(frozen=True)
 class Scheduled:
     """The outcome of schedule(). `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, None if the job has no result."""
 
@@ -96,6 +105,12 @@ class Job:
     cancel_requested: bool = False
     """Whether a cancel was requested while the job was leased: unless it is acked, it is cancelled when the lease ends."""
     group: str | None = None
+    batch: tuple[str, str] | None = None
+    """Topic and id of the waiting job of which the job is a member."""
+    waits_for: int | None = None
+    """The number of members that have not ended, while the job waits for them."""
+    outcomes: Mapping[str, int] | None = None
+    """The members of a waiting job by their outcome: unfinished, acked, dead, cancelled, expired."""
     outcome: str | None = None
     """How a finished job ended: acked, cancelled or expired."""
     finished_at: datetime.datetime | None = None
@@ -190,6 +205,9 @@ def raw_job_of(data: Mapping[str, Any]) -> Job:
         consumer=data.get("consumer"),
         cancel_requested=data.get("cancel_requested", False),
         group=data.get("group"),
+        batch=(data["batch"]["topic"], data["batch"]["id"]) if data.get("batch") else None,
+        waits_for=data.get("waits_for"),
+        outcomes=data.get("outcomes"),
         outcome=data.get("outcome"),
         finished_at=time_of(data.get("finished_at")),
         duration=datetime.timedelta(milliseconds=data["duration_ms"]) if data.get("duration_ms") is not None else None,

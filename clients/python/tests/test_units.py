@@ -58,7 +58,7 @@ def test_retry_after_goes_by_the_clock_of_the_answer(headers, seconds):
 
 
 @pytest.mark.parametrize("status, problem, kind", [
-    (404, {"code": "not_found"}, tarry.NotFound), (409, {"code": "leased", "state": "leased"}, tarry.Conflict), (409, {"code": "lease_ended"}, tarry.LeaseEnded), (400, {"code": "bad_topic"}, tarry.Refused),
+    (404, {"code": "not_found"}, tarry.NotFound), (409, {"code": "leased", "state": "leased"}, tarry.Conflict), (409, {"code": "lease_ended"}, tarry.LeaseEnded), (0, {"result": "no_batch"}, tarry.NotFound), (0, {"result": "batch_closed"}, tarry.Conflict), (400, {"code": "bad_topic"}, tarry.Refused),
     (401, {}, tarry.Denied), (403, {"code": "forbidden"}, tarry.Denied), (507, {"code": "topic_full"}, tarry.Full), (503, {}, tarry.Unavailable), (0, {"result": "bad_topic"}, tarry.Refused), (0, {"result": "too_many_requests"}, tarry.Unavailable), (500, {}, tarry.TarryError)])
 def test_each_refusal_has_its_kind(status, problem, kind):
     fault = error_of(status, problem)
@@ -177,6 +177,19 @@ def test_an_item_is_what_was_given_and_no_more():
         _item({"topic": "t", "dealy": 1})
     with pytest.raises(TypeError):
         _item({"body": "x"})
+
+
+def test_a_member_of_a_chain_has_members_of_its_own():
+    item = _item({"topic": "t", "id": "2", "parent": tarry.Job(topic="t", id="0", lease="L"), "members": [{"topic": "t", "id": "1", "batch": tarry.Pushed("7", "created", topic="r")}]})
+    assert item["parent"] == "L"
+    assert [(one["id"], one["batch_topic"], one["batch_id"]) for one in item["members"]] == [("1", "r", "7")]
+
+
+def test_a_batch_that_a_second_try_does_not_find_may_have_been_closed():
+    with answering(504, 404, 404) as client:
+        client.close_batch("t", "1")
+        with pytest.raises(tarry.NotFound):
+            client.close_batch("t", "1")
 
 
 def test_leases_are_given_one_by_one_in_lists_or_as_jobs():
