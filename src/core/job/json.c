@@ -625,7 +625,7 @@ void job_json_write_outcomes(struct buffer *out, const struct batch_counts *coun
         if (waits && (order[i] == BATCH_DEAD || order[i] == BATCH_UNFINISHED))
             continue;
         buffer_append_byte(out, before);
-        json_write_key(out, ended_name(order[i]));
+        json_write_key(out, ended_name((int)order[i]));
         buffer_append_u64(out, counts->of[order[i]]);
         before = ',';
     }
