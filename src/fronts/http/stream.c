@@ -58,13 +58,10 @@ void http_stream_flush(struct http_stream *stream)
     http_front_give_back(stream->exchange->front, &stream->events);
 }
 
-/* Returns how many events are lost if this one is dropped: a gap stands for those that it reports, and comments do not
- * count. */
+/* Returns how many events are lost if this one is dropped: a gap stands for those that it reports. */
 static uint64_t lost_with(const char *event)
 {
     static const char gap[] = GAP;
-    if (event[0] == ':')
-        return 0;
     return strncmp(event, gap, sizeof gap - 1) == 0 ? strtoull(event + sizeof gap - 1, NULL, 10)
                                                     : 1;
 }

@@ -86,6 +86,22 @@ static void send_events(struct letter *letter)
     atomic_store(&order->done, true);
 }
 
+enum { LOST_OF_FEED = 7 };
+
+/* Sends gaps of the feed between events. In one loop iteration, so that the stream has to drop both. */
+static void send_gaps(struct letter *letter)
+{
+    static char text[1000], gap[40];
+    struct order *order = order_of(letter);
+    snprintf(gap, sizeof gap, "{\"lost\":%d}", LOST_OF_FEED);
+    int len = snprintf(text, sizeof text, "{\"pad\":\"%0*d\"}", order->bytes, 0);
+    for (int i = 0; i < order->count; i++) {
+        http_stream_send(streams.open[0], "tick", slice_make(text, (size_t)len));
+        http_stream_send(streams.open[0], "gap", slice_of(gap));
+    }
+    atomic_store(&order->done, true);
+}
+
 static void end_streams(struct letter *letter)
 {
     for (int k = 0; k < streams.begun; k++)
@@ -250,6 +266,29 @@ CLAIM(a_slow_reader_loses_the_oldest_events_and_gets_a_gap)
     assert_int_equal(lost + (uint64_t)client_count_of(client.text, "event: tick"), EVENTS * ROUNDS);
     assert_non_null(strstr(client.text, "\"n\":3999,")); /* the newest is there */
     assert_string_equal(client.text + client.len - 7, "\r\n0\r\n\r\n");
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
+CLAIM(a_dropped_gap_counts_the_events_that_it_reports)
+{
+    enum { EVENTS = 2000 };
+    static struct server server;
+    struct client client;
+    uint64_t lost = 0;
+
+    stream_server_start(&server, (struct http_options){0});
+    client_dial(&client, &server);
+    client_write(&client, STREAM);
+    await_count(&streams.begun, 1);
+    order_run(&server, send_gaps, EVENTS, 900);
+    order_run(&server, end_streams, 0, 0);
+    client_receive_all(&client);
+    for (const char *at = client.text; (at = strstr(at, "{\"lost\":")); at++)
+        lost += strtoull(at + 8, NULL, 10);
+    assert_true(client_count_of(client.text, "event: gap") < EVENTS); /* some were dropped */
+    assert_int_equal(lost + (uint64_t)client_count_of(client.text, "event: tick"),
+                     EVENTS * (1 + LOST_OF_FEED));
     client_hang_up(&client);
     server_stop(&server);
 }
