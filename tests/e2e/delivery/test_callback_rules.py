@@ -6,6 +6,7 @@ import urllib.parse
 
 import grpc
 import pytest
+from callback_rules import BAD
 from conftest import FLAGS
 from grpc_calls import MESSAGES, Stub, channel
 from server import free_port
@@ -100,19 +101,6 @@ def member_of_mykit(house, url):
 
 
 NO_WAYS = (meta_header, meta_of_batch, meta_of_grpc, attribute_of_sqs, member_of_mykit)
-
-# ---- the rules ----
-
-BAD = {
-    "another scheme": "ftp://127.0.0.1/x",
-    "a host that the policy does not allow": "https://elsewhere.example/x",
-    "an address that the policy does not allow": "http://192.0.2.1/x",
-    "no URL": "shop",
-    "no host": "http://",
-    "a password": "http://a:b@127.0.0.1/x",
-    "too long": "http://127.0.0.1/" + "x" * 2048,
-    "a control character": "http://127.0.0.1/\x7f",
-}
 
 
 def callbacks(house):
