@@ -7,12 +7,13 @@ import subprocess
 import time
 
 import beanstalk
+import grpc
 import pytest
 from api import CALLS
 from conftest import FLAGS
 from server import BINARY, IS_SANITIZED, eventually, free_port
 from tokens import Token, TokenFile
-from ways_in import (WAYS, WITHOUT_CALLERS, House, beanstalk_verbs, cli_commands, flags, import_lines, mykit_routes, put, queue_url, sqs_operations)
+from ways_in import (WAYS, WITHOUT_CALLERS, House, beanstalk_verbs, cli_commands, flags, grpc_methods, import_lines, mykit_routes, put, queue_url, sqs_operations)
 
 pytestmark = pytest.mark.plain("the protocols have ports and callers of their own")
 
@@ -95,6 +96,27 @@ def test_no_way_in_leads_to_a_topic_of_tarrys_own(topic, way, start):
 def test_no_way_in_leads_beyond_the_topics_of_a_caller(way, start):
     house = start(limits=(), topics="orders-*")
     assert way(house, "orders", 2) == 0 and way(house, "orders-1", 2) in (0, 2)
+
+
+# By which way each operation of scope push is tested, from the tables of all protocols; None: it pushes no job.
+HTTP_PUSHES = {"push": "push_by_id", "pushNew": "push", "pushBatch": "push_batch", "pushWithMembers": "push_with_members", "runSchedule": "run_schedule",
+               "backfillSchedule": "backfill_schedule"}
+HTTP_OTHERS = {"reschedule", "cancel", "run", "closeBatch", "cancelMany", "runMany", "rescheduleMany", "applySchedules", "setSchedule", "patchSchedule",
+               "deleteSchedule", "pauseSchedule", "resumeSchedule"}
+SQS_PUSHES = {"SendMessage": "send_message", "SendMessageBatch": "send_message_batch"}
+MYKIT_PUSHES, MYKIT_OTHERS = {"/push": "mykit_push"}, {"/delete", "/finish", "/reStore"}
+GRPC_PUSHES = {"Push": "grpc_push", "PushMany": "grpc_push_many"}
+GRPC_OTHERS = {"Take", "Ack", "Nack", "Extend", "Return", "Again", "Get", "List", "Cancel", "Reschedule", "Run", "GetTopic", "ListTopics"}
+
+
+def test_every_operation_that_pushes_jobs_is_a_way_in():
+    """The commands of beanstalkd and of the command line are listed below. A message of RabbitMQ has tests of its own (delivery/test_amqp_in.py)."""
+    assert {call.name for call in CALLS if call.scope == "push"} == HTTP_OTHERS | set(HTTP_PUSHES)
+    assert {name for name, scopes, _ in sqs_operations() if scopes == "ACCESS_PUSH"} == set(SQS_PUSHES)
+    assert {path for path, scope, _ in mykit_routes() if scope == "PUSH"} == MYKIT_OTHERS | set(MYKIT_PUSHES)
+    assert {name for name, _ in grpc_methods()} == GRPC_OTHERS | set(GRPC_PUSHES) | set(GRPC_RECORDED)
+    named = {*HTTP_PUSHES.values(), *SQS_PUSHES.values(), *MYKIT_PUSHES.values(), *GRPC_PUSHES.values(), "put", "import_lines"}
+    assert named == {way.__name__ for way in WAYS}
 
 
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitizer keeps freed memory")
@@ -202,6 +224,32 @@ def test_an_operation_of_mykit_is_one_event_and_so_is_a_refused_one(path, action
     assert (event.get("topic"), event.get("job"), event["jobs"]) == (topic, job, jobs)
     audited.token = WORKER.secret
     assert audited.mykit("GET", target)[0] == 403
+    (event,) = audited.events()
+    assert (event["action"], event["caller"], event["outcome"]) == (action, "worker", "forbidden")
+
+
+# The fields of each method of gRPC that takes the scope admin, and the action, topic and number of jobs of its event.
+GRPC_RECORDED = {
+    "PutTopic": ({"topic": "dead", "settings": {"max_attempts": {"value": 2}}}, "topic settings changed", None),
+    "Pause": ({"topic": "dead"}, "topic paused", None),
+    "Resume": ({"topic": "dead"}, "topic resumed", None),
+    "Purge": ({"topic": "dead"}, "topic purged", 2),
+    "Redrive": ({"topic": "dead"}, "topic redriven", 2),
+}
+
+
+@pytest.mark.parametrize("method", GRPC_RECORDED)
+def test_a_method_of_grpc_is_one_event_and_so_is_a_refused_one(method, audited):
+    fields, action, jobs = GRPC_RECORDED[method]
+    fill(audited)
+    with audited.grpc() as stub:
+        getattr(stub, method)(**fields)
+    (event,) = audited.events()
+    assert (event["action"], event["caller"], event["kind"], event["outcome"], event["topic"]) == (action, "operator", "token", "ok", "dead")
+    assert jobs is None or event["jobs"] == jobs
+    audited.token = WORKER.secret
+    with audited.grpc() as stub, pytest.raises(grpc.RpcError):
+        getattr(stub, method)(**fields)
     (event,) = audited.events()
     assert (event["action"], event["caller"], event["outcome"]) == (action, "worker", "forbidden")
 

@@ -1,5 +1,6 @@
 """Every way in which a job enters a server, behind one interface; and the administrative operations of every protocol, read from its own table."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -7,6 +8,8 @@ import re
 import subprocess
 
 import beanstalk
+import grpc
+from grpc_calls import MESSAGES, Stub, channel
 from server import BINARY, REPO
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
@@ -43,6 +46,12 @@ class House:
     def mykit(self, method, path, body=None):
         return self.http(method, path, b"" if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"}, self.mykit_port)
 
+    @contextlib.contextmanager
+    def grpc(self):
+        """The calls of gRPC."""
+        with channel(self.server.port) as open_channel:
+            yield Stub(open_channel, metadata=[("authorization", f"Bearer {self.token}")] if self.token else ())
+
     def beanstalk(self, *lines):
         """The answers to some commands of one connection."""
         with beanstalk.Connection(("127.0.0.1", self.beanstalk_port)) as one:
@@ -64,6 +73,10 @@ def queue_url(topic):
 
 def push(house, topic, count):
     return sum(house.http("POST", f"/v1/topics/{topic}/jobs", b"x")[0] == 201 for _ in range(count))
+
+
+def push_by_id(house, topic, count):
+    return sum(house.http("PUT", f"/v1/topics/{topic}/jobs/way-{n}", b"x")[0] == 201 for n in range(count))
 
 
 def push_batch(house, topic, count):
@@ -91,14 +104,60 @@ def put(house, topic, count):
         return sum(one("put 0 0 60", b"x")[0] == "INSERTED" for _ in range(count))
 
 
-def import_lines(house, topic, count):
-    lines = "".join(json.dumps({"topic": topic, "id": f"import-{n}", "body": "x"}) + "\n" for n in range(count))
-    house.cli("import", "--retry-for", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
+def jobs_of(house, topic):
+    """The number of jobs of a topic that are stored."""
     status, output = house.http("GET", f"/v1/topics/{topic}")
     return sum(output["counts"][state] for state in ("delayed", "ready", "leased", "dead")) if status == 200 else 0
 
 
-WAYS = (push, push_batch, send_message, send_message_batch, mykit_push, put, import_lines)
+def push_with_members(house, topic, count):
+    """The job that waits and its members; a call that is rejected half-way has pushed the first of them."""
+    members = [{"topic": topic, "id": f"member-{n}", "body": "x"} for n in range(count - 1)]
+    before = jobs_of(house, topic)
+    house.http("POST", "/v1/batches", json.dumps({"job": {"topic": topic, "id": "waits", "body": "x"}, "members": members}).encode(), {"Content-Type": "application/json"})
+    return jobs_of(house, topic) - before
+
+
+def set_schedule(house, topic, start):
+    schedule = json.dumps({"topic": topic, "every": "1d", "start": start, "body": "x"}).encode()
+    return house.http("PUT", "/v1/schedules/way", schedule, {"Content-Type": "application/json"})[0] in (200, 201)
+
+
+def run_schedule(house, topic, count):
+    return set_schedule(house, topic, "2040-01-01T00:00:00Z") and sum(house.http("POST", "/v1/schedules/way/run")[0] in (200, 201) for _ in range(count))
+
+
+def backfill_schedule(house, topic, count):
+    before = jobs_of(house, topic)
+    if not set_schedule(house, topic, "2026-01-01T00:00:00Z"):
+        return 0
+    house.http("POST", f"/v1/schedules/way/backfill?from=2026-01-01T00:00:00Z&to=2026-01-0{count}T12:00:00Z")
+    return jobs_of(house, topic) - before
+
+
+def grpc_push(house, topic, count):
+    accepted = 0
+    with house.grpc() as stub:
+        for _ in range(count):
+            with contextlib.suppress(grpc.RpcError):
+                accepted += bool(stub.Push(topic=topic, body=b"x").id)
+    return accepted
+
+
+def grpc_push_many(house, topic, count):
+    with house.grpc() as stub, contextlib.suppress(grpc.RpcError):
+        results = stub.PushMany(MESSAGES.PushManyRequest(jobs=[{"topic": topic, "body": b"x"}] * count)).results
+        return sum(not result.problem.code for result in results)
+    return 0
+
+
+def import_lines(house, topic, count):
+    lines = "".join(json.dumps({"topic": topic, "id": f"import-{n}", "body": "x"}) + "\n" for n in range(count))
+    house.cli("import", "--retry-for", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
+    return jobs_of(house, topic)
+
+
+WAYS = (push, push_by_id, push_batch, push_with_members, run_schedule, backfill_schedule, grpc_push, grpc_push_many, send_message, send_message_batch, mykit_push, put, import_lines)
 WITHOUT_CALLERS = (put,)  # the protocol has no such call
 
 
@@ -111,6 +170,14 @@ def sqs_operations():
     rows = re.findall(r'^    \{"([A-Z]\w+)",\s+SQS_NAMES_\w+,\s+(ACCESS_[A-Z_| ]+),[^{}]*?(NULL|"[^"]*")\},$', text, re.M)
     assert len(rows) == len(re.findall(r'^    \{"[A-Z]\w+",\s+SQS_NAMES_', text, re.M)) > 20
     return [(name, scopes, audit.strip('"') if audit != "NULL" else None) for name, scopes, audit in rows]
+
+
+def grpc_methods():
+    """(method, name of the HTTP call that it shares) of each row."""
+    table = (FRONTS / "grpc" / "methods.c").read_text(encoding="utf-8").split("grpc_methods[] = {")[1]
+    rows = re.findall(r'(?:\.name = |ANSWER\(|CHANGE\(|TOPIC\()"(\w+)",\s+(?:\.rest = )?"(\w+)"', table)
+    assert [name for name, _ in rows] and {name for name, _ in rows} | {"Work"} == set(MESSAGES.methods("tarry.v1.Queue"))
+    return rows
 
 
 def mykit_routes():
