@@ -13,7 +13,7 @@ const OVERLAP = ["allow", "skip", "after", "replace"];
 // Members that are one text or one choice; "" means the default, and the member is left out.
 const CHOICES = { overlap: OVERLAP, missed: ["last", "all", "none"], gap: ["after", "skip"], fold: ["first", "last", "both"] };
 const TEXTS = { phase: "0", catch_up: "24h", grace: "1m", jitter: "0", start: "", end: "", count: "", owner: "", note: "" };
-const OPTIONS = ["priority", "ttl", "lease_for", "max_attempts", "backoff", "callback"];
+const OPTIONS = ["priority", "group", "ttl", "lease_for", "max_attempts", "backoff", "callback"];
 const NUMBERS = ["count", "priority", "max_attempts"];
 
 const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -79,7 +79,7 @@ function fieldsOf(name, spec, isNew) {
     };
     const choices = Object.fromEntries(Object.entries(CHOICES).map(([member, values]) => [member, el("select", { id: `schedule-${member}`, value: spec[member] ?? values[0] }, values.map((value) => el("option", { value }, t(`choice.${member}.${value}`))))]));
     const texts = Object.fromEntries(Object.entries(TEXTS).map(([member, standard]) => [member, text(member, spec[member], { placeholder: standard })]));
-    const options = Object.fromEntries(OPTIONS.map((member) => [member, text(member, spec[member], { placeholder: t("settings.asTopic") })]));
+    const options = Object.fromEntries(OPTIONS.map((member) => [member, text(member, spec[member], { placeholder: member === "group" ? "" : t("settings.asTopic") })]));
     const meta = metaFields(spec.meta), json = jsonCheck();
     const cron = field(t("kind.cron"), at.cron, t("schedule.cronHelp")), every = field(t("kind.every"), at.every, t("schedule.everyHelp"));
     const phase = field("phase", texts.phase, t("spec.phase"));

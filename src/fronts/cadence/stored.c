@@ -13,7 +13,7 @@ enum { MEMBERS_MAX = 16, VERSION = 1 };
 
 /* The options of a job that a schedule may have, in the order in which they are stored. */
 static const char *const job_members[] = {
-    "topic",        "content_type", "meta",     "priority", "ttl",         "lease_for",
+    "topic",        "content_type", "meta",     "priority", "group",       "ttl", "lease_for",
     "max_attempts", "backoff",      "callback", "body",     "body_base64", NULL,
 };
 
@@ -50,13 +50,12 @@ static bool stored_no_memory(struct http_fault *fault)
 static bool refuse_member(struct slice key, struct http_fault *fault)
 {
     static const char *const names[] = {
-        "cron",     "every",       "phase",        "zone",     "except",
-        "start",    "end",         "count",        "gap",      "fold",
-        "jitter",   "missed",      "catch_up",     "grace",    "overlap",
-        "paused",   "note",        "owner",        "topic",    "body",
-        "meta",     "body_base64", "content_type", "priority", "max_attempts",
-        "callback", "lease_for",   "backoff",      "ttl",      "name",
-        NULL};
+        "cron",         "every",    "phase",     "zone",        "except",       "start",
+        "end",          "count",    "gap",       "fold",        "jitter",       "missed",
+        "catch_up",     "grace",    "overlap",   "paused",      "note",         "owner",
+        "topic",        "body",     "meta",      "body_base64", "content_type", "priority",
+        "max_attempts", "callback", "lease_for", "backoff",     "ttl",          "name",
+        "group",        NULL};
     if (key.len > 2 && key.at[0] == '"') {
         key.at++;
         key.len -= 2;

@@ -267,8 +267,8 @@ static const struct call_row schedule_row = {
         "\n"
         "Members: phase, except, start, end, count, gap, fold, jitter, missed, catch_up, "
         "grace,\n"
-        "overlap, paused, note, meta, priority, ttl, lease_for, max_attempts, backoff, callback "
-        "(see docs/schedules.md).",
+        "overlap, paused, note, meta, priority, group, ttl, lease_for, max_attempts, backoff,\n"
+        "callback (see docs/schedules.md).",
     .least = 1,
     .most = CLI_LIST_MAX,
     .flags = {{"topic", CLI_TEXT, "TOPIC", "set: Topic of the jobs", .is_unsent = true},

@@ -147,6 +147,15 @@ def test_a_day_of_fires_follows_the_zone_and_daylight_saving(clocked):
     assert [fire["job"] for fire in seen["last"]] == ["night@2026-03-29T01:00:00Z", "night@2026-03-28T01:30:00Z"]
 
 
+def test_jobs_of_a_schedule_belong_to_its_group(clocked):
+    put(clocked, "s", every="1h", group="tenant-7")
+    advance(clocked, "1h")
+    (job,) = clocked.take("mail", max=1)
+    assert job["group"] == "tenant-7" and show(clocked, "s")["spec"]["group"] == "tenant-7"
+    assert put(clocked, "s", every="1h", group="tenant-8")["result"] == "replaced"
+    assert "'group'" in refused(clocked, "PUT", "/v1/schedules/s", {"topic": "mail", "every": "1h", "group": "a b"})[2]
+
+
 def test_an_advance_stops_at_each_fire(clocked):
     put(clocked, "hourly", every="1h")
     advance(clocked, "24h")
