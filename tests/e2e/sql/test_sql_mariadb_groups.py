@@ -78,6 +78,24 @@ def test_changes_by_sql_release_strict_groups(mariadb, start_server):
             client.ack(take_all(client, "freed", 1)[0]["lease"])
 
 
+def test_a_strict_group_keeps_its_order_while_others_lock_some_of_its_notes(mariadb, start_server):
+    """A take or the upkeep of another server holds the note of the first job, while that of the second one can be read."""
+    client = start_server("--store", mariadb.url).client()
+    client.good("PUT", "/v1/topics/halves?group_order=strict")
+    for n in range(20):
+        with transaction(mariadb, commit=True) as cursor:
+            push_in_group(cursor, "halves", f"g{n}-1", f"g{n}")
+            time.sleep(0.002)  # another due time
+            push_in_group(cursor, "halves", f"g{n}-2", f"g{n}")
+        note = mariadb.do("SELECT MIN(x.n) FROM tarry.grp_note x JOIN tarry.grp k USING (topic, grp) JOIN tarry.topic t USING (topic) WHERE t.name = 'halves' AND k.name = %s", f"g{n}")
+        with transaction(mariadb, commit=False) as cursor:
+            is_held = cursor.execute("SELECT n FROM tarry.grp_note WHERE n = %s FOR UPDATE", (note,)) == 1  # else the upkeep was faster
+            if is_held:
+                assert [job["id"] for job in client.take("halves", max=5, wait="5s")] == [f"g{n}-1"]
+                break
+    assert is_held
+
+
 def test_fsck_corrects_the_entries_of_tried_jobs(mariadb, start_server):
     client = start_server("--store", mariadb.url).client()
     client.good("PUT", "/v1/topics/marked?group_order=strict")

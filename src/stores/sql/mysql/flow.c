@@ -806,6 +806,21 @@ static bool has_one_level(const struct mysql_topic *topic)
     return topic->level_count == 1;
 }
 
+/* Appends the time before which no job of a group waits. A take skips notes that others lock, so it may have read the
+ * note of a job and not those of the jobs before it. A strict group therefore looks at all notes that are committed, by
+ * the snapshot that also shows the jobs. */
+static void append_bound(struct buffer *out, const struct mysql_group *group)
+{
+    long long due_ms = (long long)group->next_due_ms;
+    if (is_strict(group->topic))
+        buffer_append_format(out,
+                             "LEAST(%lld,COALESCE((SELECT MIN(n.due) FROM tarry.grp_note n FORCE "
+                             "INDEX (grp_note_topic) WHERE n.topic=%u AND n.grp=%lld),%lld))",
+                             due_ms, group->topic->number, (long long)group->number, due_ms);
+    else
+        buffer_append_i64(out, due_ms);
+}
+
 /* Appends the search of the first jobs of a group, without locks. If all jobs have one priority, those that are not due
  * yet are included, so that the first job that waits after the take is known. */
 static void append_search(struct mysql_link *link, struct buffer *out,
@@ -818,10 +833,11 @@ static void append_search(struct mysql_link *link, struct buffer *out,
                          "WHERE g.topic=%u AND g.grp=%lld AND g.level IN (",
                          group->topic->number, (long long)group->number);
     append_levels(out, group->topic);
+    buffer_append_text(out, ") AND g.due>=");
+    append_bound(out, group);
     buffer_append_format(out,
-                         ") AND g.due>=%lld AND g.due<=%lld AND j.state=1 AND (j.expire IS NULL OR "
+                         " AND g.due<=%lld AND j.state=1 AND (j.expire IS NULL OR "
                          "j.expire>%lld) ORDER BY g.level,g.due,g.seq LIMIT %zu)",
-                         (long long)group->next_due_ms,
                          has_one_level(group->topic) ? (long long)INT64_MAX
                                                      : (long long)link->now_ms,
                          (long long)link->now_ms, group->wanted);
