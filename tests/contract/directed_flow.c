@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "queue/queue.h"
+#include "unit/seed.h"
 
 #include <stdlib.h>
 
@@ -1294,6 +1295,297 @@ static void the_order_changes_only_without_waiting_jobs(void **state)
     expect_nothing();
 }
 
+/* ---- the number of jobs of a group ---- */
+
+#define NEEDS_MAX_JOBS()                                                                           \
+    if (!driver()->groups || driver()->shards != 1 ||                                              \
+        (driver()->lacks & DRIVER_LACKS_GROUP_MAX_JOBS))                                           \
+    skip()
+
+static const char *const sized_groups[] = {"", "a", "b"};
+
+static void a_full_group_rejects_new_jobs(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    set((struct topic_flow){.group_max_jobs = 2});
+    for (size_t i = 0; i < 3; i++) {
+        push_many(sized_groups[i], 1);
+        struct queue_push later =
+            grouped(sized_groups[i], sized_groups[i][0] ? sized_groups[i] : "none");
+        later.when = a_push_in("later", HOUR_MS).when;
+        assert_int_equal(push_one(later), QUEUE_CREATED);
+        assert_int_equal(push_one(grouped(sized_groups[i], "further")), QUEUE_GROUP_FULL);
+        assert_int_equal(push_one(later), QUEUE_REPLACED); /* it is not a new job */
+    }
+    assert_int_equal(push_one(grouped("b", "a")), QUEUE_REPLACED); /* also in a full group */
+    assert_int_equal(push_one(grouped("b", "further")), QUEUE_GROUP_FULL);
+    push_in("a", "in-its-place");
+    assert_int_equal(push_one(grouped("a", "further")), QUEUE_GROUP_FULL);
+    assert_int_equal(counts().ready + counts().delayed, 7);
+}
+
+static void pushes_of_one_call_count_for_each_other(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    set((struct topic_flow){.group_max_jobs = 2});
+    const struct queue_push pushes[] = {grouped("a", "1"), grouped("b", "2"), grouped("a", "3"),
+                                        grouped("a", "4"), grouped("a", "1"), grouped("b", "5")};
+    const struct queue_reply *reply = client_push(&w->client, pushes, 6);
+    size_t full = 0;
+    for (size_t i = 0; i < 6; i++)
+        full += reply->results[i].status == QUEUE_GROUP_FULL;
+    assert_int_equal(full, 1);
+    assert_int_equal(counts().ready, 4);
+}
+
+static void the_maximum_of_a_group_replaces_that_of_the_topic(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    push_in("a", "1");
+    push_in("b", "2"); /* before there is any maximum */
+    set_group("a", (struct group_settings){.max_jobs = 2});
+    push_in("a", "3");
+    assert_int_equal(push_one(grouped("a", "4")), QUEUE_GROUP_FULL);
+    push_many("b", 3);
+    set((struct topic_flow){.group_max_jobs = 1});
+    assert_int_equal(push_one(grouped("b", "5")), QUEUE_GROUP_FULL);
+    set_group("a", (struct group_settings){.max_jobs = 3});
+    push_in("a", "4");
+    assert_int_equal(push_one(grouped("a", "5")), QUEUE_GROUP_FULL);
+    reopen();
+    assert_int_equal(push_one(grouped("a", "5")), QUEUE_GROUP_FULL);
+    reset_group("a");
+    assert_int_equal(push_one(grouped("a", "5")), QUEUE_GROUP_FULL);
+    set((struct topic_flow){0});
+    push_in("a", "5");
+}
+
+static void every_end_of_a_job_makes_room_in_its_group(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    set((struct topic_flow){.group_max_jobs = 1});
+    push_in("a", "1");
+    expect_job("1");
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    reopen();
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL); /* leased */
+    pass_time(2 * LEASE_MS);
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL); /* its lease has ended */
+    pass_time(HOUR_MS);
+    expect_job("1");
+    assert_int_equal(nack_at(0, HOUR_MS), QUEUE_OK);
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL); /* it waits for its retry */
+    reopen();
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    pass_time(HOUR_MS + 10);
+    expect_job("1");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    push_in("a", "dies");
+    expect_job("dies");
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_NACK, .lease = slice_of(taken[0].lease), .final = true}),
+                     QUEUE_OK);
+    push_in("a", "is-cancelled");
+    reopen();
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                        .topic = slice_of("t"),
+                                        .id = slice_of("is-cancelled"),
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    assert_int_equal(client_change(&w->client, &cancel, 1)->results[0].status, QUEUE_CANCELLED);
+    struct queue_push expiring = grouped("a", "expires");
+    expiring.policy.ttl_ms = 1000;
+    assert_int_equal(push_one(expiring), QUEUE_CREATED);
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    pass_time(1100);
+    expect_nothing();
+    push_in("a", "is-purged");
+    const struct queue_topic_call purge = {
+        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t"), .state = JOB_READY};
+    assert_int_equal(client_topic(&w->client, &purge)->status, QUEUE_OK);
+    push_in("a", "last");
+    const struct queue_topic_call redrive = {
+        .verb = QUEUE_TOPIC_REDRIVE, .topic = slice_of("t"), .id = slice_of("dies")};
+    assert_int_equal(client_topic(&w->client, &redrive)->status, QUEUE_OK);
+    expect_job("dies"); /* it is not a new job, so its redrive was not rejected */
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    expect_job("last");
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    push_in("a", "2");
+}
+
+static void a_successor_counts_in_its_own_group_from_its_start(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    set((struct topic_flow){.group_max_jobs = 1});
+    push_in("a", "1");
+    expect_job("1");
+    struct queue_push next = grouped("b", "1");
+    next.on_conflict = CONFLICT_AFTER;
+    assert_int_equal(push_one(next), QUEUE_CREATED);
+    assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
+    assert_int_equal(ack_at(0), QUEUE_OK);
+    push_in("a", "2");
+    assert_int_equal(push_one(grouped("b", "3")), QUEUE_GROUP_FULL);
+}
+
+/* The jobs of a random run: the group of each that waits or is leased. */
+enum { SIZED_JOBS = 12, SIZED_STEPS = 300 };
+
+struct sized {
+    uint8_t group[SIZED_JOBS]; /* 0: it does not wait and is not leased; else 1 + number */
+    bool is_leased[SIZED_JOBS], is_dead[SIZED_JOBS];
+    uint8_t dead_group[SIZED_JOBS];
+    uint64_t most, own[3];
+};
+
+static enum queue_status sized_expect(const struct sized *sized, size_t id, size_t group)
+{
+    uint64_t jobs = 0, most = sized->own[group] ? sized->own[group] : sized->most;
+    for (size_t i = 0; i < SIZED_JOBS; i++)
+        jobs += sized->group[i] == group + 1;
+    if (sized->is_leased[id])
+        return QUEUE_LEASED;
+    if (sized->group[id] || sized->is_dead[id])
+        return QUEUE_REPLACED;
+    return most && jobs >= most ? QUEUE_GROUP_FULL : QUEUE_CREATED;
+}
+
+static void sized_push(struct sized *sized, size_t id, size_t group)
+{
+    char name[8];
+    snprintf(name, sizeof name, "j%zu", id);
+    enum queue_status expected = sized_expect(sized, id, group);
+    assert_int_equal(push_one(grouped(sized_groups[group], name)), expected);
+    if (expected == QUEUE_GROUP_FULL || expected == QUEUE_LEASED)
+        return;
+    sized->group[id] = (uint8_t)(group + 1);
+    sized->is_dead[id] = false;
+}
+
+/* Takes a job and answers it, or leaves it leased: then the next restart ends its lease. */
+static void sized_take(struct sized *sized, struct random *random)
+{
+    if (!take_up_to(1, LEASE_MS))
+        return;
+    size_t id = (size_t)atoi(taken[0].id + 1);
+    assert_true(sized->group[id] && !sized->is_leased[id]);
+    struct queue_answer answer = {.lease = slice_of(taken[0].lease)};
+    switch (random_below(random, 5)) {
+    case 0:
+        answer.verb = QUEUE_ACK;
+        sized->group[id] = 0;
+        break;
+    case 1:
+        answer.verb = QUEUE_NACK;
+        break;
+    case 2:
+        answer.verb = QUEUE_RETURN;
+        break;
+    case 3:
+        answer.verb = QUEUE_NACK;
+        answer.final = true;
+        sized->is_dead[id] = true;
+        sized->dead_group[id] = sized->group[id];
+        sized->group[id] = 0;
+        break;
+    default:
+        sized->is_leased[id] = true;
+        return;
+    }
+    assert_int_equal(answer_one(answer), QUEUE_OK);
+}
+
+static void sized_cancel(struct sized *sized, size_t id)
+{
+    char name[8];
+    snprintf(name, sizeof name, "j%zu", id);
+    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                        .topic = slice_of("t"),
+                                        .id = slice_of(name),
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    enum queue_status status = client_change(&w->client, &cancel, 1)->results[0].status;
+    if (sized->is_leased[id]) {
+        assert_int_equal(status, QUEUE_LEASED);
+        return;
+    }
+    bool exists = sized->group[id] || sized->is_dead[id];
+    assert_int_equal(status, exists ? QUEUE_CANCELLED : QUEUE_NOT_FOUND);
+    sized->group[id] = 0;
+    sized->is_dead[id] = false;
+}
+
+static void sized_redrive(struct sized *sized)
+{
+    const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE, .topic = slice_of("t")};
+    assert_int_equal(client_topic(&w->client, &redrive)->status, QUEUE_OK);
+    for (size_t i = 0; i < SIZED_JOBS; i++) {
+        if (sized->is_dead[i])
+            sized->group[i] = sized->dead_group[i];
+        sized->is_dead[i] = false;
+    }
+}
+
+static void sized_step(struct sized *sized, struct random *random)
+{
+    size_t id = random_below(random, SIZED_JOBS), group = random_below(random, 3);
+    switch (random_below(random, 20)) {
+    case 0:
+        reopen();
+        break;
+    case 1:
+        pass_time(HOUR_MS); /* all leases end */
+        memset(sized->is_leased, 0, sizeof sized->is_leased);
+        break;
+    case 2:
+        sized->most = random_below(random, 4);
+        set((struct topic_flow){.group_max_jobs = sized->most});
+        break;
+    case 3:
+        if (!group)
+            break; /* jobs without a group have no settings of their own */
+        sized->own[group] = random_below(random, 4);
+        if (sized->own[group])
+            set_group(sized_groups[group], (struct group_settings){.max_jobs = sized->own[group]});
+        else
+            reset_group(sized_groups[group]);
+        break;
+    case 4:
+        sized_redrive(sized);
+        break;
+    case 5:
+    case 6:
+        sized_cancel(sized, id);
+        break;
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+    case 11:
+        sized_take(sized, random);
+        break;
+    default:
+        sized_push(sized, id, group);
+    }
+}
+
+static void the_numbers_of_jobs_are_those_of_a_model(void **state)
+{
+    (void)state;
+    NEEDS_MAX_JOBS();
+    struct random random = seed_random("max_jobs of groups");
+    struct sized sized = {.most = 2};
+    set((struct topic_flow){.group_max_jobs = 2});
+    for (size_t step = 0; step < SIZED_STEPS; step++)
+        sized_step(&sized, &random);
+}
+
 const struct CMUnitTest directed_flow[] = {
     CLAIM(fewest_in_flight_comes_first),
     CLAIM(priority_comes_before_fairness),
@@ -1331,5 +1623,11 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(a_take_by_id_holds_its_strict_group),
     CLAIM(a_job_that_is_not_due_holds_nothing),
     CLAIM(the_order_changes_only_without_waiting_jobs),
+    CLAIM(a_full_group_rejects_new_jobs),
+    CLAIM(pushes_of_one_call_count_for_each_other),
+    CLAIM(the_maximum_of_a_group_replaces_that_of_the_topic),
+    CLAIM(every_end_of_a_job_makes_room_in_its_group),
+    CLAIM(a_successor_counts_in_its_own_group_from_its_start),
+    CLAIM(the_numbers_of_jobs_are_those_of_a_model),
 };
 const size_t directed_flow_count = sizeof directed_flow / sizeof directed_flow[0];

@@ -59,7 +59,7 @@ extern const struct driver driver_memory;
 
 const struct driver driver_memory = {
     .name = "memory",
-    .lacks = DRIVER_LACKS_END_BY_REPLACE | DRIVER_LACKS_GROUP_MAX_JOBS,
+    .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .keeps_finished = true,
     .awaits = true,

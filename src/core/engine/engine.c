@@ -514,6 +514,11 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
             result->status = QUEUE_CONFLICT;
         return;
     }
+    if (__builtin_expect(topic->flow != NULL, 0) && life.step == LIFE_CREATED && !itself &&
+        flow_group_is_full(engine, topic, push->group)) {
+        result->status = QUEUE_GROUP_FULL;
+        return;
+    }
     has_batch = has_batch || (old && old->extra && extra_is_batched(entry_extra(engine, old)));
     batched.own = batched.member_of = 0;
     if (__builtin_expect(has_batch, 0) &&

@@ -275,7 +275,8 @@ bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_no
 
 /* ---- topics ---- */
 
-/* Returns whether all waiting jobs of the topic must be in memory, because a tried job that is on the disk could not hold its group. */
+/* Returns whether all waiting jobs of the topic must be in memory: a tried job that is on the disk could not hold its strict group, and would not
+ * be counted in a group with a maximum number of jobs. */
 bool engine_keeps_waiting(struct engine *engine, struct slice topic);
 /* QUEUE_NOT_EMPTY: group_order would change while a job waits or is leased. */
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,

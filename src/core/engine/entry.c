@@ -672,6 +672,17 @@ static bool entry_waits_tried(const struct engine *engine, const struct entry *e
            entry_attempt(engine, entry);
 }
 
+/* Counts the job in its group, if it has not ended, or no longer. */
+static __attribute__((noinline)) void count_in_group(struct engine *engine, struct topic *topic,
+                                                     const struct entry *entry, bool begins)
+{
+    uint32_t group = entry_group(engine, entry);
+    if (entry_waits_tried(engine, entry))
+        flow_tried(engine, topic, group, begins);
+    if (entry->state != JOB_DEAD && entry->state != JOB_FINISHED)
+        flow_unfinished(engine, topic, group, begins);
+}
+
 /* Counts a leased job in its group and its batch, or no longer. */
 static inline void count_leased(struct engine *engine, struct topic *topic,
                                 const struct entry *entry, bool begins)
@@ -690,8 +701,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
     --*state_count(engine, topic, entry, false);
     count_waiting(engine, topic, entry, false);
     topic->changes++;
-    if (__builtin_expect(topic->flow != NULL, 0) && entry_waits_tried(engine, entry))
-        flow_tried(engine, topic, entry_group(engine, entry), false);
+    if (__builtin_expect(topic->flow != NULL, 0))
+        count_in_group(engine, topic, entry, false);
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
     else if (entry->state == JOB_DELAYED)
@@ -759,8 +770,8 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     ++*state_count(engine, topic, entry, true);
     count_waiting(engine, topic, entry, true);
     topic->changes++;
-    if (__builtin_expect(topic->flow != NULL, 0) && entry_waits_tried(engine, entry))
-        flow_tried(engine, topic, entry_group(engine, entry), true);
+    if (__builtin_expect(topic->flow != NULL, 0))
+        count_in_group(engine, topic, entry, true);
 
     switch (state) {
     case JOB_DELAYED:

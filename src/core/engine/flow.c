@@ -310,6 +310,9 @@ static bool flow_need(struct engine *engine, struct topic *topic)
         if ((flow->none = group_new(engine, topic->id))) {
             flow_group_at(engine, flow->own)->is_topic = true;
             flow_group_at(engine, flow->none)->waiting = (uint32_t)topic->waiting;
+            flow_group_at(engine, flow->none)->unfinished =
+                (uint32_t)(topic->counts.delayed + topic->counts.retrying + topic->counts.ready +
+                           topic->counts.leased);
             list_put(engine, flow, flow->group_count++, flow->none);
             topic->flow = flow;
             flow->is_open = topic->ready.count && !topic->paused;
@@ -581,6 +584,24 @@ void flow_tried(struct engine *engine, struct topic *topic, uint32_t number, boo
     settle_unless_busy(engine, topic, number);
 }
 
+void flow_unfinished(struct engine *engine, struct topic *topic, uint32_t number, bool begins)
+{
+    struct group *group = flow_group_at(engine, number_in(topic->flow, number));
+    assert(begins || group->unfinished);
+    group->unfinished = begins ? group->unfinished + 1 : group->unfinished - 1;
+}
+
+bool flow_group_is_full(const struct engine *engine, const struct topic *topic, struct slice name)
+{
+    uint32_t number = name.len ? table_find(engine, topic->id, name) : topic->flow->none;
+    const struct group *group = number ? flow_group_at(engine, number) : NULL;
+    uint64_t max_jobs = group ? group_settings_of(group)->max_jobs : 0;
+    if (!max_jobs)
+        max_jobs = topic->settings.flow.group_max_jobs;
+    return group && max_jobs &&
+           group->unfinished >= flow_share(max_jobs, topic_shares(engine, topic));
+}
+
 /* Takes a token from a bucket, if it has a rate. */
 static void group_spend(const struct engine *engine, const struct topic *topic, struct group *group,
                         struct engine_now now)
@@ -771,6 +792,7 @@ static bool group_set(struct engine *engine, struct topic *topic, uint32_t numbe
 {
     struct flow *flow = topic->flow;
     struct group *group = flow_group_at(engine, number);
+    bool had_max_jobs = group_settings_of(group)->max_jobs;
     if (settings && !group->settings) {
         if (!(group->settings = malloc(sizeof *settings)))
             return false;
@@ -785,6 +807,9 @@ static bool group_set(struct engine *engine, struct topic *topic, uint32_t numbe
         if (engine->carry_group > 1) /* another one has moved to a place that was passed */
             engine->carry_group = 1;
     }
+    bool has_max_jobs = group_settings_of(group)->max_jobs;
+    if (has_max_jobs != had_max_jobs)
+        flow->own_max_jobs += has_max_jobs ? 1u : UINT32_MAX;
     group_fit(engine, topic, number);
     return true;
 }
@@ -1018,9 +1043,9 @@ static void check_group(const struct engine *engine, const struct topic *topic, 
 void flow_check(const struct engine *engine, const struct topic *topic)
 {
     const struct flow *flow = topic->flow;
-    uint64_t ready = 0, leased = 0, jobs = 0, named = 0, waiting = 0, tried = 0;
+    uint64_t ready = 0, leased = 0, jobs = 0, named = 0, waiting = 0, tried = 0, unfinished = 0;
     uint64_t ready_by[FLOW_HELD_REASONS] = {0};
-    uint32_t active = 0;
+    uint32_t active = 0, own_max_jobs = 0;
     for (uint32_t i = 0; i < flow->group_count; i++) {
         const struct group *group = flow_group_at(engine, flow->groups[i]);
         check_group(engine, topic, i);
@@ -1029,6 +1054,8 @@ void flow_check(const struct engine *engine, const struct topic *topic)
         tried += group->tried;
         jobs += group->jobs;
         waiting += group->waiting;
+        unfinished += group->unfinished;
+        own_max_jobs += group_settings_of(group)->max_jobs != 0;
         ready_by[group->held] += group->ready.count;
         active += group->is_active;
         assert(!flow->is_grouped || group->is_active == (group->ready.count || group->leased));
@@ -1037,7 +1064,9 @@ void flow_check(const struct engine *engine, const struct topic *topic)
     assert(ready == flow->ready && active == flow->active);
     assert(memcmp(ready_by, flow->ready_by, sizeof ready_by) == 0);
     assert(!flow->is_grouped || leased == topic->counts.leased);
-    assert(waiting == topic->waiting);
+    assert(waiting == topic->waiting && own_max_jobs == flow->own_max_jobs);
+    assert(unfinished == topic->counts.delayed + topic->counts.retrying + topic->counts.ready +
+                             topic->counts.leased);
     assert(!flow->is_grouped || !topic->ready.count);
     for (uint32_t i = 1; i < flow->runnable_count; i++)
         assert(!group_comes_before(flow_group_at(engine, flow->runnable[i]),

@@ -7,7 +7,8 @@
  * without a token, or with a hold or a timed pause, waits in a wheel. So nothing is searched and nothing polls.
  *
  * In a strict topic, a group with a leased job, or with a tried one that waits for its retry, leaves the heap in the same way. All waiting jobs
- * of a strict topic are in memory (engine_keeps_waiting), so none of them is overtaken by one that was loaded earlier.
+ * of a strict topic are in memory (engine_keeps_waiting), so none of them is overtaken by one that was loaded earlier. The same holds in a topic
+ * whose groups have a maximum number of jobs, because jobs that are only on the disk are not counted in their group.
  *
  * A group exists while a job in memory names it, while it has settings, or until its bucket is full again and its hold has ended.
  */
@@ -33,6 +34,7 @@ struct group {
     uint32_t leased;
     uint32_t waiting;     /* its part of topic.waiting */
     uint32_t tried;       /* jobs that wait, ready or not, after an attempt */
+    uint32_t unfinished;  /* jobs in memory that wait or are leased */
     uint32_t jobs;        /* references: jobs in memory and successors that name it */
     uint32_t next;        /* chain of the table */
     uint32_t list_at;     /* position in flow.groups */
@@ -55,6 +57,7 @@ struct flow {
     uint32_t group_count, group_cap; /* both arrays have this room */
     uint32_t runnable_count;
     uint32_t settings_count;              /* groups with settings */
+    uint32_t own_max_jobs;                /* groups with max_jobs of their own */
     uint32_t active;                      /* groups with ready or leased jobs */
     uint64_t ready;                       /* jobs in the heaps of groups */
     uint64_t ready_by[FLOW_HELD_REASONS]; /* the same by what holds their group */
@@ -94,6 +97,10 @@ void flow_leased(struct engine *engine, struct topic *topic, uint32_t number, bo
 void flow_waits(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
 /* Counts a job that waits after an attempt. */
 void flow_tried(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
+/* Counts a job that waits or is leased. */
+void flow_unfinished(struct engine *engine, struct topic *topic, uint32_t number, bool begins);
+/* Returns whether a group has as many jobs as its max_jobs allows, so a new one is rejected. Also of an unknown group. */
+bool flow_group_is_full(const struct engine *engine, const struct topic *topic, struct slice name);
 /* Counts a delivery that was chosen by the order: its pass and its tokens. */
 void flow_delivered(struct engine *engine, struct topic *topic, uint32_t number,
                     struct engine_now now);

@@ -241,6 +241,8 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic);
 /* Returns whether the topic has reached its share of max_jobs: no new job is accepted. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
+/* Returns whether all waiting jobs of the topic stay in memory (engine_keeps_waiting). */
+bool engine_topic_keeps_waiting(const struct topic *topic);
 /* Returns the counts of a topic, of its entries and cold jobs, as they are shown; also sets *remembered. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Finds a topic, including a removed one that has slots left. */

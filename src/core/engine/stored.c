@@ -157,7 +157,7 @@ static bool entry_may_go(const struct engine *engine, const struct entry *entry,
     const struct topic *topic = entry_topic(engine, entry);
     if (!record_place_is_run(entry->place) || entry->state_file || entry->is_collected)
         return false;
-    if (topic->settings.flow.group_order == FLOW_STRICT &&
+    if (engine_topic_keeps_waiting(topic) &&
         (entry->state == JOB_DELAYED || entry->state == JOB_READY))
         return false; /* engine_keeps_waiting */
     if (entry->extra && __builtin_expect(entry_extra(engine, entry)->marks & EXTRA_OWNS, 0) &&

@@ -370,7 +370,14 @@ bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 bool engine_keeps_waiting(struct engine *engine, struct slice name)
 {
     const struct topic *topic = engine_topic_lookup(engine, name);
-    return topic && topic->settings.flow.group_order == FLOW_STRICT;
+    return topic && engine_topic_keeps_waiting(topic);
+}
+
+bool engine_topic_keeps_waiting(const struct topic *topic)
+{
+    const struct topic_flow *settings = &topic->settings.flow;
+    return settings->group_order == FLOW_STRICT || settings->group_max_jobs ||
+           (topic->flow && topic->flow->own_max_jobs);
 }
 
 /* Returns whether a job of the topic waits or is leased. */

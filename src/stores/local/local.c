@@ -386,6 +386,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .batches = true,
                                .soon = true,
                                .strict_groups = true,
+                               .group_max_jobs = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};

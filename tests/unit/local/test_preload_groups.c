@@ -248,4 +248,55 @@ CLAIM(a_retry_on_the_disk_holds_its_strict_group)
     rig_assert_counts(&rig, "mail", 0, 0);
     rig_close(&rig);
 }
+
+/* ---- the number of jobs of a group ---- */
+
+enum { FAR_JOBS = 3000 };
+
+static enum queue_status push_one_more(struct rig *rig, const char *group)
+{
+    struct queue_result result = {0};
+    struct queue_push push = {.topic = slice_of("mail"),
+                              .id = slice_of("more"),
+                              .group = slice_of(group),
+                              .priority = QUEUE_PRIORITY_UNSET};
+    engine_push(rig->shard.engine, &push, rig_now(rig), &result);
+    return result.status;
+}
+
+static void count_jobs_on_the_disk(bool by_topic)
+{
+    struct rig rig;
+    struct topic_settings settings = {.flow.group_max_jobs = by_topic ? FAR_JOBS : 0};
+    struct group_settings own = {.max_jobs = FAR_JOBS};
+    unsigned ids[10];
+    rig_open(&rig, HORIZON_MS, SMALL_QUOTA);
+    (void)engine_topic_put(rig.shard.engine, slice_of("mail"), &settings);
+    for (unsigned i = 0; i < FAR_JOBS; i++)
+        push_of(&rig, "a", i, 3600 * 1000 + i);
+    if (!by_topic)
+        assert_int_equal(engine_group_put(rig.shard.engine, slice_of("mail"), slice_of("a"), &own),
+                         QUEUE_OK);
+    rig_checkpoint(&rig, NULL);
+    rig_evict(&rig);
+    assert_int_equal(push_one_more(&rig, "a"), QUEUE_GROUP_FULL);
+    rig_restart(&rig);
+    rig_evict(&rig);
+    assert_int_equal(push_one_more(&rig, "a"), QUEUE_GROUP_FULL);
+    assert_int_equal(push_one_more(&rig, "b"), QUEUE_CREATED);
+    rig_pass(&rig, 3601 * 1000);
+    assert_int_equal(rig_take(&rig, "mail", 2, ids), 2);
+    assert_int_equal(push_one_more(&rig, "a"), QUEUE_CREATED);
+    rig_close(&rig);
+}
+
+CLAIM(jobs_on_the_disk_count_for_the_maximum_of_groups)
+{
+    count_jobs_on_the_disk(true);
+}
+
+CLAIM(jobs_on_the_disk_count_for_the_maximum_of_one_group)
+{
+    count_jobs_on_the_disk(false);
+}
 CLAIMS_MAIN(NULL, NULL)

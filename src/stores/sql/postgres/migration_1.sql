@@ -510,7 +510,7 @@ BEGIN
   most := coalesce(nullif(g.max_jobs, 0), nullif(t.group_max_jobs, 0));
   IF most IS NULL OR EXISTS (SELECT FROM tarry.job WHERE topic = t.topic AND id = p_id) THEN RETURN false; END IF;
   PERFORM pg_advisory_xact_lock(hashtextextended(t.topic || ' ' || p_grp, 7827201));
-  RETURN (SELECT count(*) FROM (SELECT FROM tarry.job j WHERE j.topic = t.topic AND j.grp = p_grp LIMIT most) w) >= most;
+  RETURN (SELECT count(*) FROM (SELECT FROM tarry.job j WHERE j.topic = t.topic AND j.grp = p_grp AND j.state <> 4 LIMIT most) w) >= most;
 END $$;
 
 CREATE FUNCTION tarry._groups_on(p_topic int) RETURNS void LANGUAGE plpgsql AS $$
