@@ -1,6 +1,7 @@
 // The same actions with curl: commands to copy. A variable replaces the token.
 import { app } from "./app.js";
 import { origin, path, queryOf } from "./api.js";
+import { batchQuery } from "./batch.js";
 import { textOf } from "./body.js";
 import { openDialog } from "./dialog.js";
 import { el, fill } from "./dom.js";
@@ -20,7 +21,7 @@ export function commands(topic, job, body) {
     const isPlain = text !== null && !/[\u0000-\u0008\u000b-\u001f\u007f]/.test(text) && text.length < 65_536;
     let digits = "";
     if (!isPlain) for (let at = 0; at < body.length; at += 0x8000) digits += String.fromCharCode(...body.subarray(at, at + 0x8000));
-    const query = { priority: job.priority, ttl: job.ttl, lease_for: job.lease_for, max_attempts: job.max_attempts, backoff: job.backoff, callback: job.callback, ...(job.state === "delayed" ? { at: job.due_at } : {}) };
+    const query = { priority: job.priority, ttl: job.ttl, lease_for: job.lease_for, max_attempts: job.max_attempts, backoff: job.backoff, callback: job.callback, ...batchQuery(job), ...(job.state === "delayed" && job.due_at ? { at: job.due_at } : {}) };
     const head = `curl -X PUT${auth}${field("Content-Type", job.content_type || "application/octet-stream")}${Object.entries(job.meta ?? {}).map(([name, value]) => field(`Tarry-Meta-${name}`, value)).join("")}`;
     return {
         push: isPlain ? `${head} --data-raw ${word(text ?? "")} ${where(query)}` : `base64 -d <<< ${word(btoa(digits))} | ${head} --data-binary @- ${where(query)}`,

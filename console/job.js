@@ -1,5 +1,6 @@
 // One job: its body, what happens next and when, its attempts on a time line, and what can be done with it.
 import { ask, get, path, post } from "./api.js";
+import { batchCard, cancelBatch, isWaiting, jobLink, waitLines } from "./batch.js";
 import { bodyCard, bytesOf, textOf } from "./body.js";
 import { button, scoped } from "./button.js";
 import { curlDialog } from "./curl.js";
@@ -39,12 +40,14 @@ function next(job, topic, group) {
     const out = [];
     if (job.state === "finished") return [ended(job), el("p", {}, t("next.finished"))];
     const ttl = job.ttl ?? settings.ttl;
-    if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
+    if (isWaiting(job)) out.push(...waitLines(job), [taker]);
+    else if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
     if (job.state === "ready") out.push([t("next.ready"), job.due_at], job.held_by ? [[t("next.held"), " ", heldWords(job, topic, group)]] : [taker]);
     if (job.state === "leased") out.push([t("next.leased", { attempt: job.attempt, of: attempts }), job.lease_until], [job.attempt >= attempts ? t("next.leaseDies") : retryAfter(job.backoff ?? settings.backoff ?? "exp:1s..10m")]);
     if (job.state === "dead") {
         const { to: other, keep } = settings.dead_letter ?? {};
         out.push([t("next.dead")]);
+        if (job.outcomes && !job.closed) out.push([t("batch.redriveCloses")]);
         if (other) out.push([t("next.forward", { to: seen(other) })]);
         if (keep) out.push([t("next.keep", { what: ["count", "age", "bytes"].filter((name) => keep[name] !== undefined).map((name) => `${name} ${keep[name]}`).join(", ") })]);
     }
@@ -68,7 +71,7 @@ function timeLine(job) {
                 el("p", {}, el("strong", {}, t("line.attempt", { n: one.attempt })), " ", t(`outcome.${one.outcome}`), " ", el("span", { class: "help" }, timeOf(one.at), " \u00b7 ", t("line.took", { d: duration(one.duration_ms ?? 0) }))),
                 one.error ? el("p", { class: "error-text-full" }, bdi(one.error)) : null))),
         job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })), job.consumer ? el("p", { class: "help" }, t("line.heldBy"), " ", bdi(job.consumer)) : null, progressOf(job), job.cancel_requested ? el("p", { class: "help" }, t("line.asked")) : null)) : null,
-        ["delayed", "ready"].includes(job.state) ? el("li", { class: "to-come" }, el("span", { class: "dot" }, icon(stateOf(job))), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt + 1 })), " ", t("line.due"), " ", timeOf(job.due_at, { isRelative: true })))) : null,
+        ["delayed", "ready"].includes(job.state) ? el("li", { class: "to-come" }, el("span", { class: "dot" }, icon(stateOf(job))), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt + 1 })), " ", isWaiting(job) ? t("batch.waitsFor", { n: job.waits_for }) : [t("line.due"), " ", timeOf(job.due_at, { isRelative: true })]))) : null,
         job.state === "finished" ? el("li", { class: "past" }, el("span", { class: "dot" }, icon("done")), el("div", {}, job.attempt ? el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt }))) : null, ended(job), job.consumer ? el("p", { class: "help" }, t("line.wasHeldBy"), " ", bdi(job.consumer)) : null, job.progress ? el("p", { class: "help" }, t("job.progress"), ": ", bdi(job.progress)) : null)) : null,
         job.state === "dead" ? el("li", { class: "past dead" }, el("span", { class: "dot" }, icon("dead")), el("div", {}, el("p", {}, el("strong", {}, t("state.dead"))), job.last_error && !history.length ? el("p", { class: "error-text-full" }, bdi(job.last_error)) : null)) : null);
 }
@@ -102,15 +105,18 @@ export async function show({ topic, id, node, signal }) {
 
     function gone() {
         clearTimeout(timer);
+        batch.node.hidden = true;
         fill(marks, el("span", { class: "badge" }, icon("done"), t("job.gone")));
         fill(actions, scoped(t("push.button"), "push", topic, async () => (await import("./push.js")).push(topic)));
         fill(facts, el("p", {}, t("job.goneHelp")));
     }
 
     const marks = el("span", { class: "marks", id: "job-marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("job.actions") });
+    const batch = batchCard(topic, id, signal, () => look(true));
     const facts = el("div", { class: "job-facts" }), shown = el("div", { class: "job-body" });
 
     function draw() {
+        batch.update(job);
         const key = JSON.stringify([job, group, about?.paused, about?.paused_until, about?.settings]);
         if (key === last) return;
         last = key;
@@ -141,7 +147,10 @@ export async function show({ topic, id, node, signal }) {
                         notice(t("cancel.done", { id }));
                         go(["topics", topic, "jobs"]);
                     }
-                }, { kind: "danger" })]));
+                }, { kind: "danger" }),
+                isWaiting(job) ? scoped(t("batch.cancel"), "push", topic, async () => {
+                    if (await cancelBatch(topic, job)) go(["topics", topic, "jobs"]);
+                }, { kind: "danger" }) : null]));
         const meta = Object.entries(job.meta ?? {});
         origin ??= originCard(topic, job, signal);
         fill(facts,
@@ -152,6 +161,7 @@ export async function show({ topic, id, node, signal }) {
                     (isFinished ? [["job.finishedAt", timeOf(job.finished_at)], ["job.took", job.duration_ms ? duration(job.duration_ms) : "\u2014"], ["job.attempt", number(job.attempt)]]
                         : [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]])
                         .map(([word, value]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, value))),
+                    job.batch ? el("div", {}, el("dt", {}, t("batch.of")), el("dd", {}, jobLink(job.batch))) : null,
                     job.group ? el("div", {}, el("dt", {}, t("job.group")), el("dd", {}, el("a", { href: href(["topics", topic, "groups"], { name: job.group }) }, bdi(job.group)))) : null,
                     OWN.filter((name) => job[name] !== undefined).map((name) => el("div", {}, el("dt", {}, name), el("dd", {}, bdi(job[name]))))),
                 meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)),
@@ -198,6 +208,6 @@ export async function show({ topic, id, node, signal }) {
         fill(node, links(), el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, bdi(id))), el("section", { class: "card" }, el("div", { class: "card-body" }, el("p", {}, t("job.none")), el("p", {}, el("a", { href: href(["topics", topic, "jobs"]) }, t("topic.jobs"))))));
         return id;
     }
-    fill(node, links(), el("div", { class: "title-row" }, el("h1", { tabindex: "-1", class: "mono" }, bdi(id), marks), actions), el("div", { class: "halves job" }, shown, facts));
+    fill(node, links(), el("div", { class: "title-row" }, el("h1", { tabindex: "-1", class: "mono" }, bdi(id), marks), actions), batch.node, el("div", { class: "halves job" }, shown, facts));
     return id;
 }

@@ -1,4 +1,5 @@
 // The columns of a list of jobs, by the state that is listed.
+import { isWaiting } from "./batch.js";
 import { bdi, el, seen } from "./dom.js";
 import { outcomeBadge, resultLine } from "./finished.js";
 import { duration, number, timeOf } from "./format.js";
@@ -55,7 +56,7 @@ export function columnsOf(state, field = "") {
     return [
         { word: "job.state", cell: (job) => badge(stateOf(job)) },
         isLeased ? { word: "job.leaseUntil", key: (job) => job.lease_until, cell: (job) => when(job.lease_until) }
-            : state === "dead" ? { word: "job.diedAt", key: diedAt, cell: (job) => when(diedAt(job)) } : { word: "job.due", key: (job) => job.due_at, cell: (job) => when(job.due_at) },
+            : state === "dead" ? { word: "job.diedAt", key: diedAt, cell: (job) => when(diedAt(job)) } : { word: "job.due", key: (job) => job.due_at ?? "", cell: (job) => (isWaiting(job) ? t("batch.waitsFor", { n: job.waits_for }) : when(job.due_at)) },
         ...(isLeased ? [{ word: "job.holder", key: (job) => job.consumer ?? "", cell: holder }] : []),
         attemptColumn,
         { word: "job.priority", kind: "n", key: (job) => job.priority, cell: (job) => (job.priority === undefined ? "\u2014" : number(job.priority)) },
