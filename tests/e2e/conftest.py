@@ -16,6 +16,7 @@ sys.path[:0] = [str(HERE), *(str(path) for path in sorted(HERE.iterdir()) if pat
 
 pytest.register_assert_rewrite("sql_claims")
 
+import databases  # noqa: E402
 import doors  # noqa: E402
 from endpoint import Endpoint, write_policy  # noqa: E402
 from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown  # noqa: E402, F401: hooks
@@ -61,7 +62,10 @@ def pytest_ignore_collect(collection_path):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
-    setattr(item, "report_" + call.when, outcome.get_result())
+    report = outcome.get_result()
+    if report.failed:
+        databases.explain(report)
+    setattr(item, "report_" + call.when, report)
 
 
 @pytest.fixture

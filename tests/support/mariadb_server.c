@@ -22,15 +22,20 @@ static pid_t start(const struct mariadb_server *server, const char *mysql)
     pid_t process = fork();
 
     if (process == 0) {
-        char command[2048], program[1024] = "mariadbd --no-defaults";
+        /* It has another name, because the scripts of the system's own service stop each process
+         * named mariadbd. When it starts, it deletes the temporary tables in its TMPDIR, also those
+         * of other servers. */
+        char command[2048], program[1024] = "./test-mariadbd --no-defaults";
         if (mysql)
             (void)snprintf(program, sizeof program, "%s/mysqld --mysqlx=OFF --port=0", mysql);
         (void)snprintf(command, sizeof command,
-                       "cd %s && PATH=\"$PATH:/usr/sbin\" exec %s --user=$(id -un) "
+                       "cd %s && PATH=\"$PATH:/usr/sbin\" && export TMPDIR=\"$PWD\" && %s"
+                       "exec %s --user=$(id -un) "
                        "--datadir=%s/data --socket=%s/sock --pid-file=%s/pid --skip-networking "
                        "--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M "
                        "--innodb-doublewrite=0 --skip-log-bin >log 2>&1",
-                       server->dir, program, server->dir, server->dir, server->dir);
+                       server->dir, mysql ? "" : "ln -s $(command -v mariadbd) test-mariadbd && ",
+                       program, server->dir, server->dir, server->dir);
         execl("/bin/sh", "sh", "-c", command, NULL);
         _exit(127);
     }
@@ -67,9 +72,10 @@ struct mariadb_server *mariadb_server_new(const char *mysql)
                        server->dir, server->dir);
     else
         (void)snprintf(command, sizeof command,
-                       "mariadb-install-db --no-defaults --user=$(id -un) --datadir=%s/data "
-                       "--auth-root-authentication-method=normal --skip-test-db >%s/made 2>&1",
-                       server->dir, server->dir);
+                       "TMPDIR=%s mariadb-install-db --no-defaults --user=$(id -un) "
+                       "--datadir=%s/data --auth-root-authentication-method=normal "
+                       "--skip-test-db >%s/made 2>&1",
+                       server->dir, server->dir, server->dir);
     if (run(command) != 0) {
         fprintf(stderr, "mariadb cannot be set up: %s/made says why\n", server->dir);
         abort();

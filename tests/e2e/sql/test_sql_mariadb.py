@@ -67,6 +67,11 @@ def test_defaults_of_a_database_change_nothing(start_server):
         assert client.get("t", "nacked")["last_error"] == "a \\ and '" and client.get("t", "final")["state"] == "dead"
 
 
+def test_a_server_of_a_test_has_its_own_folder_of_temporary_tables(mariadb):
+    """At its start, a MariaDB deletes those of all servers in the folder, also in the middle of another one's statement."""
+    assert mariadb.do("SELECT @@tmpdir") == str(mariadb.directory)
+
+
 # ---- the schema ----
 
 def test_the_schema_is_created_once_and_required(start_server):

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+import databases
 import pymysql
 from server import freeze
 
@@ -24,29 +25,37 @@ class MariadbServer:
     def __init__(self, *settings, env=None, copy_of=None):
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
-        self.settings, self.env = settings, {**os.environ, **(env or {})}
-        if copy_of:
-            copy_of.copy_disk(self.directory)
-        else:
-            self._make_data()
-        self.start()
+        # A server deletes temporary tables of all servers from the folder that it shares with them when it starts.
+        self.settings, self.env = settings, {**os.environ, "TMPDIR": str(self.directory), **(env or {})}
+        try:
+            if copy_of:
+                copy_of.copy_disk(self.directory)
+            else:
+                self._make_data()
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
 
     def _make_data(self):
         if MariadbServer.template is None:
             template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
             atexit.register(shutil.rmtree, template, True)
             made = subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={template}/data",
-                                   "--auth-root-authentication-method=normal", "--skip-test-db"],
+                                   "--auth-root-authentication-method=normal", "--skip-test-db"], env={**os.environ, "TMPDIR": str(template)},
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
             assert made.returncode == 0, made.stdout
             MariadbServer.template = template
         shutil.copytree(MariadbServer.template / "data", self.directory / "data")
 
     def _words(self):
-        """The program, with what only it knows."""
+        """The program, with what only it knows. It has another name, because the scripts of the system's own service stop each process named mariadbd."""
         program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
         assert program, "no mariadbd: install mariadb-server"
-        return [program, "--no-defaults", "--skip-networking"]
+        name = self.directory / "test-mariadbd"
+        if not name.is_symlink():
+            name.symlink_to(program)
+        return [str(name), "--no-defaults", "--skip-networking"]
 
     def copy_disk(self, directory):
         freeze(self.process.pid)
@@ -66,7 +75,7 @@ class MariadbServer:
         return f"{self.directory}/sock"
 
     def start(self):
-        with open(self.directory / "log", "ab") as log:
+        with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(  # pylint: disable=consider-using-with
                 [*self._words(), f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
                  f"--pid-file={self.directory}/pid", f"--log-bin={self.directory}/bin", "--loose-binlog-format=ROW",
@@ -76,9 +85,17 @@ class MariadbServer:
         while True:
             with contextlib.suppress(pymysql.err.OperationalError):
                 self.connect().close()
+                databases.note_start(self, type(self).__name__)
                 return
-            assert self.process.poll() is None and time.monotonic() < until, (self.directory / "log").read_text()
+            assert self.process.poll() is None and time.monotonic() < until, self.log_path.read_text()
             time.sleep(0.05)
+
+    @property
+    def log_path(self):
+        return self.directory / "log"
+
+    def has_ended(self):
+        return None if self.process.poll() is None else f"exit code {self.process.returncode}"
 
     def follow(self, primary, port):
         """Starts as its replica, from the beginning, or from where a copy was made; both have a server-id of their own."""
@@ -120,6 +137,7 @@ class MariadbServer:
         self.do("DROP TRIGGER tarry.shop")
 
     def kill(self):
+        databases.note_stop(self)
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()

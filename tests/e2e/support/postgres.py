@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
+import databases
 import psycopg2
 
 
@@ -63,8 +64,22 @@ class PostgresServer:
     def start(self):
         options = " ".join([f"-k {self.directory} -c listen_addresses=", *(f"-c {setting}" for setting in self.settings)])
         self._do("pg_ctl", "-D", "data", "-l", "log", "-w", "-o", options, "start")
+        databases.note_start(self, type(self).__name__)
+
+    @property
+    def log_path(self):
+        return self.directory / "log"
+
+    def has_ended(self):
+        try:
+            process = (self.directory / "data/postmaster.pid").read_text().split()[0]
+            state = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError) as fault:
+            return str(fault)
+        return None if state not in "ZX" else f"process {process} has ended"
 
     def stop(self, mode="immediate"):
+        databases.note_stop(self)
         self._do("pg_ctl", "-D", "data", "-m", mode, "-w", "stop")
 
     def promote(self):
