@@ -610,7 +610,7 @@ def damaged(shard, seed):
 
 
 @pytest.mark.thorough("a quarter of a minute")
-@pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_TEST_SEEDS", 25))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_TEST_SEEDS", 12))))
 def test_random_damage_is_repaired_in_one_run(shard, seed):
     actor = damaged(shard, seed)
     kept = records(shard)

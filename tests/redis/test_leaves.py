@@ -38,7 +38,7 @@ def push_all(shard, dues, batch):
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 @pytest.mark.parametrize("order", ["random", "rising", "falling", "every fourth far away"])
 def test_leaves_stay_compact_and_well_filled(quiet, order, batch):
-    count = 20_000 if batch == 1000 else 3000
+    count = 8000 if batch == 1000 else 3000
     base, draw = quiet.hello().now + 100_000, random.Random(5)
     dues = [base + (draw.randrange(10_000_000) if order == "random" else n if order == "rising" else count - n if order == "falling" else
                     (10_000_000 if n % 4 else 0) + n) for n in range(count)]

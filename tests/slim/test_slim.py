@@ -33,7 +33,7 @@ TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", 
 def build(request):
     wings = BUILDS[request.param]
     options = [f"-DTARRY_WITH_{wing.upper()}={'ON' if wing in wings else 'OFF'}" for wing in WINGS]
-    done("cmake", "-S", REPO, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS=-funsigned-char", *options)
+    done("cmake", "-S", REPO, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_C_FLAGS=-funsigned-char", *options)
     targets = done("ninja", "-C", BUILD, "-t", "targets", "all")
     tests = [test for test in TESTS if f"\n{test}:" in targets]
     done("cmake", "--build", BUILD, "--target", "tarry", *tests)

@@ -10,7 +10,7 @@ from power_loss import FLAGS, PowerLoss, Traced, record, report, too_little
 from server import BINARY
 
 SEED = int(os.environ.get("TARRY_TEST_LOOP_SEED") or random.randrange(1 << 32))
-IMAGES = int(os.environ.get("TARRY_TEST_IMAGES", 450))  # and 57 of power cuts within a recovery
+IMAGES = int(os.environ.get("TARRY_TEST_IMAGES", 200))  # and 24 of power cuts within a recovery
 MIB = 28
 
 

@@ -8,12 +8,11 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 import databases
 import pymysql
-from server import freeze
+from server import freeze, short_directory
 
 
 class MariadbServer:
@@ -24,7 +23,7 @@ class MariadbServer:
 
     def __init__(self, *settings, env=None, copy_of=None):
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
+        self.directory = short_directory("tarry-my-")
         # A server deletes temporary tables of all servers from the folder that it shares with them when it starts.
         self.settings, self.env = settings, {**os.environ, "TMPDIR": str(self.directory), **(env or {})}
         try:
@@ -39,7 +38,7 @@ class MariadbServer:
 
     def _make_data(self):
         if MariadbServer.template is None:
-            template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
+            template = short_directory("tarry-my-")
             atexit.register(shutil.rmtree, template, True)
             made = subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={template}/data",
                                    "--auth-root-authentication-method=normal", "--skip-test-db"], env={**os.environ, "TMPDIR": str(template)},

@@ -8,10 +8,10 @@ import pathlib
 import pwd
 import shutil
 import subprocess
-import tempfile
 
 import databases
 import psycopg2
+from server import short_directory
 
 
 def _program(name):
@@ -34,7 +34,7 @@ class PostgresServer:
 
     def __init__(self, *settings, copy_of=None, env=None):
         """`copy_of`: a replica that follows it. `env`: of the programs, such as another clock."""
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-pg-", dir="/tmp"))
+        self.directory = short_directory("tarry-pg-")
         self.user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
@@ -54,7 +54,7 @@ class PostgresServer:
         assert ended.returncode == 0, (name, ended.stderr)
 
     def _keep_template(self):
-        template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-pg-", dir="/tmp"))
+        template = short_directory("tarry-pg-")
         atexit.register(shutil.rmtree, template, True)
         if self.user:
             os.chown(template, self.user.pw_uid, self.user.pw_gid)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -216,6 +217,12 @@ def time_limit(seconds):
     """Returns how long to wait for what must happen: a time that only a fault exceeds, even if forty programs share the machine. A passing test
     does not wait for it."""
     return max(60.0, 4 * seconds)
+
+
+def short_directory(prefix):
+    """A new directory for a database: in that of temporary files, if a server of another user reads it and the path of a socket there is short enough."""
+    below = tempfile.gettempdir()
+    return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=below if len(below) < 40 and os.stat(below).st_mode & 0o001 else "/tmp"))
 
 
 def freeze(pid):
