@@ -57,6 +57,14 @@ def test_a_job_arrives_to_the_byte_with_its_headers_when_it_is_due(broker, start
 
 
 @needs_broker
+def test_the_next_broker_is_used_if_one_is_gone(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "next", deliver={"to": broker.url.replace("stomp://", f"stomp://127.0.0.1:{free_port()},")})
+    client.push("next", "1", b"x")
+    acked(client, "next", 1)
+
+
+@needs_broker
 def test_a_body_of_a_mebibyte_arrives(broker, start_delivering):
     client = start_delivering().client()
     body = os.urandom(1 << 20)

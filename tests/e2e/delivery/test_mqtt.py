@@ -122,6 +122,21 @@ def test_a_kill_of_the_broker_ends_messages_and_all_arrive_later(start_deliverin
         acked(client, "kill", 1001, 40)
 
 
+def test_the_next_broker_is_used_if_one_is_killed(shared, start_delivering):
+    with Mosquitto() as first:
+        client = start_delivering().client()
+        settle(client, "next", deliver={"to": f"mqtt://127.0.0.1:{first.port},127.0.0.1:{shared.port}"}, backoff="fixed:100ms", max_attempts=100)
+        with first.reader("next") as reader:
+            client.push("next", "1", b"x")
+            assert [message.id for message in reader.messages(1)] == ["1"]
+        acked(client, "next", 1)
+        first.kill()
+        with shared.reader("next") as reader:
+            client.push("next", "2", b"x")
+            assert [message.id for message in reader.messages(1)] == ["2"]
+        acked(client, "next", 2)
+
+
 def test_a_frozen_broker_costs_the_timeout(shared, start_delivering):
     client = start_delivering().client()
     settle(client, "frozen", deliver={"to": shared.url, "timeout": "500ms"}, backoff="fixed:100ms", max_attempts=1000)

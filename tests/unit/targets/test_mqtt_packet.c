@@ -107,15 +107,19 @@ CLAIM(topics_are_names_without_patterns)
         CASE_HOLDS(bad[i], mqtt_topic_fault(slice_of(bad[i])));
 }
 
-CLAIM(a_url_has_one_host)
+CLAIM(a_url_has_hosts_and_nothing_else)
 {
-    struct target_place place;
+    struct target_places places;
     char error[TARGET_ERROR_BYTES];
-    assert_true(mqtt_place_parse(slice_of("mqtts://A.b/"), &place, error));
-    assert_string_equal(place.origin, "mqtts://a.b:8883");
-    assert_false(mqtt_place_parse(slice_of("mqtt://a,b"), &place, error));
-    assert_false(mqtt_place_parse(slice_of("mqtt://a/orders"), &place, error));
-    assert_false(mqtt_place_parse(slice_of("nats://a"), &place, error));
+    assert_true(mqtt_places_parse(slice_of("mqtts://A.b/"), &places, error));
+    assert_int_equal(places.count, 1);
+    assert_string_equal(places.at[0].origin, "mqtts://a.b:8883");
+    assert_true(mqtt_places_parse(slice_of("mqtt://a,b:7"), &places, error));
+    assert_int_equal(places.count, 2);
+    assert_string_equal(places.at[1].origin, "mqtt://b:7");
+    assert_false(mqtt_places_parse(slice_of("mqtt://a/orders"), &places, error));
+    assert_false(mqtt_places_parse(slice_of("mqtt://a?b=c"), &places, error));
+    assert_false(mqtt_places_parse(slice_of("nats://a"), &places, error));
 }
 
 CLAIMS_MAIN(NULL, NULL)

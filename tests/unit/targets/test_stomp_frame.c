@@ -139,20 +139,21 @@ CLAIM(places_are_read)
     static const struct {
         const char *url, *host, *virtual_host, *origin;
     } cases[] = {
-        {"stomp://mq", "mq", "mq", "stomp://mq:61613"},
-        {"stomp://mq/", "mq", "mq", "stomp://mq:61613"},
-        {"stomps://mq.example", "mq.example", "mq.example", "stomps://mq.example:61614"},
-        {"stomps://mq.example.", "mq.example", "mq.example", "stomps://mq.example:61614"},
+        {"stomp://mq", "mq", "", "stomp://mq:61613"},
+        {"stomp://mq/", "mq", "", "stomp://mq:61613"},
+        {"stomps://mq.example", "mq.example", "", "stomps://mq.example:61614"},
+        {"stomps://mq.example.", "mq.example", "", "stomps://mq.example:61614"},
         {"stomp://mq:7000/%2F", "mq", "/", "stomp://mq:7000"},
         {"stomp://[::1]:7000/shop", "::1", "shop", "stomp://[::1]:7000"},
+        {"stomp://a,b:7000/shop", "a", "shop", "stomp://a:61613"},
     };
     struct stomp_place place;
     char error[TARGET_ERROR_BYTES];
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         CASE_HOLDS(cases[i].url, stomp_place_parse(slice_of(cases[i].url), &place, error));
-        CASE_HOLDS(cases[i].url, !strcmp(place.at.host, cases[i].host));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.at[0].host, cases[i].host));
         CASE_HOLDS(cases[i].url, !strcmp(place.virtual_host, cases[i].virtual_host));
-        CASE_HOLDS(cases[i].url, !strcmp(place.at.origin, cases[i].origin));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.at[0].origin, cases[i].origin));
     }
 }
 

@@ -37,6 +37,7 @@ struct mqtt {
     struct target target; /* first */
     struct outbox outbox;
     struct mqtt_connection *connection;
+    struct session *session; /* of the connection */
     uint64_t used[IDS / 64]; /* packet IDs without a PUBACK */
     uint32_t used_count;
     uint16_t last_id;
@@ -184,8 +185,8 @@ static void on_iteration_end(void *ctx)
 {
     struct mqtt *mqtt = ctx;
     if (!mqtt->outbox.closed)
-        mqtt_connection_needed(mqtt->connection, !list_is_empty(&mqtt->outbox.waiting) ||
-                                                     !list_is_empty(&mqtt->outbox.sent));
+        session_needed(mqtt->session,
+                       !list_is_empty(&mqtt->outbox.waiting) || !list_is_empty(&mqtt->outbox.sent));
 }
 
 /* ---- sending ---- */
@@ -216,7 +217,7 @@ static bool hand_over(struct mqtt *mqtt, struct mqtt_sending *sending)
         mqtt_set_id(packet, sending->id_at, sending->id);
     }
     size_t left = packet->len - sending->handed;
-    size_t taken = mqtt_connection_write(mqtt->connection, packet->at + sending->handed, left);
+    size_t taken = session_write(mqtt->session, packet->at + sending->handed, left);
     sending->handed += taken;
     sending->message.has_left = sending->handed > 0;
     if (taken == 0 && sending->handed == 0) { /* the ID belongs to a packet that is sent */
@@ -244,7 +245,7 @@ static void pump(struct mqtt *mqtt)
     const struct list *waiting = &mqtt->outbox.waiting;
     if (mqtt->outbox.closed || list_is_empty(waiting))
         return;
-    mqtt_connection_needed(mqtt->connection, true);
+    session_needed(mqtt->session, true);
     while (!list_is_empty(waiting) && has_window(mqtt) && hand_over(mqtt, first_of(waiting)))
         continue;
 }
@@ -294,7 +295,7 @@ static void on_woken(void *ctx, int64_t now_ms)
     mqtt->is_cut = false;
     outbox_lose_sent(&mqtt->outbox, "the broker took too long for a message");
     return_all_ids(mqtt);
-    mqtt_connection_stop(mqtt->connection, true);
+    session_stop(mqtt->session, true);
     pump(mqtt);
 }
 
@@ -366,9 +367,9 @@ static void on_gone(void *ctx)
 static bool mqtt_check(const struct target_setting *setting, struct slice to,
                        char error[TARGET_ERROR_BYTES])
 {
-    struct target_place place;
+    struct target_places places;
     int64_t ms;
-    if (!mqtt_place_parse(to, &place, error))
+    if (!mqtt_places_parse(to, &places, error))
         return false;
     if (!setting)
         return true;
@@ -390,20 +391,22 @@ static struct target *mqtt_open(const struct target_env *env, const struct targe
                                             .explain = on_explain,
                                             .woken = on_woken,
                                             .iteration_end = on_iteration_end};
-    static const struct mqtt_connection_events events = {
-        .up = on_up, .acked = on_acked, .room = on_up, .down = on_down, .gone = on_gone};
-    struct target_place place;
+    static const struct session_events events = {
+        .up = on_up, .room = on_up, .down = on_down, .gone = on_gone};
+    struct target_places places;
     char error[TARGET_ERROR_BYTES];
     (void)setting;
-    struct mqtt *mqtt = mqtt_place_parse(to, &place, error) ? calloc(1, sizeof *mqtt) : NULL;
+    struct mqtt *mqtt = mqtt_places_parse(to, &places, error) ? calloc(1, sizeof *mqtt) : NULL;
     if (!mqtt || !outbox_init(&mqtt->outbox, env, &kind, mqtt)) {
         free(mqtt);
         return NULL;
     }
     mqtt->target.ops = &target_mqtt;
-    mqtt->connection = mqtt_connection_new(env, &place, &events, mqtt);
-    if (mqtt->connection)
+    mqtt->connection = mqtt_connection_new(env, &places, &events, on_acked, mqtt);
+    if (mqtt->connection) {
+        mqtt->session = mqtt_connection_session(mqtt->connection);
         return &mqtt->target;
+    }
     outbox_fini(&mqtt->outbox);
     free(mqtt);
     return NULL;
@@ -414,7 +417,7 @@ static void mqtt_close(struct target *target, void (*closed)(void *ctx), void *c
     struct mqtt *mqtt = (struct mqtt *)target;
     outbox_lose_all(&mqtt->outbox, "abandoned: the server stops sending there");
     outbox_close(&mqtt->outbox, closed, ctx);
-    mqtt_connection_free(mqtt->connection);
+    session_free(mqtt->session);
 }
 
 const struct target_ops target_mqtt = {.schemes = target_mqtt_schemes,

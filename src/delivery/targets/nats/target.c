@@ -44,6 +44,7 @@ struct nats {
     struct target target; /* first */
     struct outbox outbox;
     struct nats_connection *connection;
+    struct session *session; /* of the connection */
     struct message_id ids;
     uint64_t numbers; /* number of the last message */
     bool is_cut;      /* a message timed out when it was partly sent */
@@ -178,8 +179,8 @@ static void on_iteration_end(void *ctx)
 {
     struct nats *nats = ctx;
     if (!nats->outbox.closed)
-        nats_connection_needed(nats->connection, !list_is_empty(&nats->outbox.waiting) ||
-                                                     !list_is_empty(&nats->outbox.sent));
+        session_needed(nats->session,
+                       !list_is_empty(&nats->outbox.waiting) || !list_is_empty(&nats->outbox.sent));
 }
 
 /* ---- sending ---- */
@@ -206,7 +207,7 @@ static bool hand_over(struct nats *nats, struct nats_message *sending)
     size_t left = text->len - sending->handed;
     if (sending->handed == 0 && refuse_large(nats, sending))
         return true;
-    size_t taken = nats_connection_write(nats->connection, text->at + sending->handed, left);
+    size_t taken = session_write(nats->session, text->at + sending->handed, left);
     sending->handed += taken;
     sending->message.has_left = sending->handed > 0;
     if (taken < left)
@@ -222,7 +223,7 @@ static void pump(struct nats *nats)
     const struct list *waiting = &nats->outbox.waiting;
     if (nats->outbox.closed || list_is_empty(waiting))
         return;
-    nats_connection_needed(nats->connection, true);
+    session_needed(nats->session, true);
     while (!list_is_empty(waiting) && hand_over(nats, first_of(waiting)))
         continue;
 }
@@ -272,7 +273,7 @@ static void on_woken(void *ctx, int64_t now_ms)
         return;
     nats->is_cut = false;
     outbox_lose_sent(&nats->outbox, "the server took too long for a message");
-    nats_connection_stop(nats->connection, true);
+    session_stop(nats->session, true);
     pump(nats);
 }
 
@@ -400,12 +401,10 @@ static struct target *nats_open(const struct target_env *env, const struct targe
                                             .woken = on_woken,
                                             .iteration_end = on_iteration_end,
                                             .free_target = nats_free};
-    static const struct nats_connection_events events = {.up = on_up,
-                                                         .answer = on_answer,
-                                                         .error = on_error,
-                                                         .room = on_up,
-                                                         .down = on_down,
-                                                         .gone = on_gone};
+    static const struct nats_connection_events events = {
+        .session = {.up = on_up, .room = on_up, .down = on_down, .gone = on_gone},
+        .answer = on_answer,
+        .error = on_error};
     struct target_places places;
     char error[TARGET_ERROR_BYTES];
     (void)setting;
@@ -416,8 +415,10 @@ static struct target *nats_open(const struct target_env *env, const struct targe
     bool is_made = message_id_init(&nats->ids, env->store_name, env->store);
     if (is_made && outbox_init(&nats->outbox, env, &kind, nats)) {
         nats->connection = nats_connection_new(env, &places, &events, nats);
-        if (nats->connection)
+        if (nats->connection) {
+            nats->session = nats_connection_session(nats->connection);
             return &nats->target;
+        }
         outbox_fini(&nats->outbox);
     }
     nats_free(nats);
@@ -429,7 +430,7 @@ static void nats_close(struct target *target, void (*closed)(void *ctx), void *c
     struct nats *nats = (struct nats *)target;
     outbox_lose_all(&nats->outbox, "abandoned: the server stops sending there");
     outbox_close(&nats->outbox, closed, ctx);
-    nats_connection_free(nats->connection);
+    session_free(nats->session);
 }
 
 const struct target_ops target_nats = {.schemes = target_nats_schemes,

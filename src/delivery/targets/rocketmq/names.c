@@ -44,7 +44,8 @@ static void question_end(struct question *question)
 static void send_questions(struct rocketmq_names *names)
 {
     int64_t now_ms = clock_inner_ms(), next_ms = INT64_MAX;
-    rocketmq_connection_needed(server_of(names), !list_is_empty(&names->questions));
+    session_needed(rocketmq_connection_session(server_of(names)),
+                   !list_is_empty(&names->questions));
     for (struct list *at = names->questions.next; at != &names->questions; at = at->next) {
         struct question *question = list_entry(at, struct question, list);
         const struct rocketmq_field fields[] = {
@@ -67,7 +68,8 @@ static void send_questions(struct rocketmq_names *names)
 static void on_deadline(void *ctx)
 {
     struct rocketmq_names *names = ctx;
-    rocketmq_connection_fail(server_of(names), "no answer came");
+    session_fail(rocketmq_connection_session(server_of(names)), "connection lost",
+                 "no answer came");
 }
 
 /* ---- events of the servers ---- */
@@ -173,7 +175,7 @@ static void names_end(struct rocketmq_names *names)
         question_end(list_entry(names->questions.next, struct question, list));
     deadline_free(names->deadline);
     for (size_t i = 0; i < names->count; i++)
-        rocketmq_connection_free(names->servers[i]);
+        session_free(rocketmq_connection_session(names->servers[i]));
     if (names->count == 0)
         free(names);
 }
@@ -184,7 +186,8 @@ struct rocketmq_names *rocketmq_names_new(const struct target_env *env,
                                           const struct rocketmq_names_events *events, void *ctx)
 {
     static const struct rocketmq_connection_events server_events = {
-        .up = on_ready, .answer = on_answer, .room = on_ready, .down = on_down, .gone = on_gone};
+        .session = {.up = on_ready, .room = on_ready, .down = on_down, .gone = on_gone},
+        .answer = on_answer};
     struct rocketmq_names *names = calloc(1, sizeof *names);
     if (!names)
         return NULL;

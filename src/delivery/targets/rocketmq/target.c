@@ -105,7 +105,7 @@ static void rocketmq_refresh(struct rocketmq *rocketmq);
 
 static bool broker_has_room(const struct broker *broker)
 {
-    return !broker->is_full && rocketmq_connection_is_up(broker->connection);
+    return !broker->is_full && session_is_up(rocketmq_connection_session(broker->connection));
 }
 
 static void on_broker_ready(void *ctx)
@@ -127,7 +127,7 @@ static bool topic_names(const struct topic *topic, const struct broker *broker)
 static bool topic_is_lost(const struct topic *topic)
 {
     for (size_t i = 0; i < topic->path_count; i++)
-        if (!rocketmq_connection_is_down(topic->paths[i].broker->connection))
+        if (!session_is_down(rocketmq_connection_session(topic->paths[i].broker->connection)))
             return false;
     return topic->path_count > 0;
 }
@@ -248,11 +248,11 @@ static void on_broker_answer(void *ctx, const struct rocketmq_answer *answer)
 
 static struct broker *broker_new(struct rocketmq *rocketmq, const char *address)
 {
-    static const struct rocketmq_connection_events events = {.up = on_broker_ready,
-                                                             .answer = on_broker_answer,
-                                                             .room = on_broker_ready,
-                                                             .down = on_broker_down,
-                                                             .gone = on_broker_gone};
+    static const struct rocketmq_connection_events events = {.session = {.up = on_broker_ready,
+                                                                         .room = on_broker_ready,
+                                                                         .down = on_broker_down,
+                                                                         .gone = on_broker_gone},
+                                                             .answer = on_broker_answer};
     struct target_place place;
     struct url url;
     char to[ROCKETMQ_ADDRESS_BYTES + 16], error[TARGET_ERROR_BYTES];
@@ -289,7 +289,7 @@ static struct broker *broker_find(struct rocketmq *rocketmq, const char *address
 static void broker_close(struct broker *broker)
 {
     list_remove(&broker->list);
-    rocketmq_connection_free(broker->connection);
+    session_free(rocketmq_connection_session(broker->connection));
 }
 
 /* ---- topics ---- */
@@ -353,7 +353,7 @@ static void topic_refresh(struct rocketmq *rocketmq, struct topic *topic)
     bool wants =
         !topic->paths || topic->is_stale || topic->is_new || now_ms >= topic->asked_ms + ROUTE_MS;
     for (size_t i = 0; i < topic->path_count; i++)
-        rocketmq_connection_needed(topic->paths[i].broker->connection, true);
+        session_needed(rocketmq_connection_session(topic->paths[i].broker->connection), true);
     if (topic->is_asked || !wants)
         return;
     if (now_ms >= topic->next_ask_ms)
@@ -664,7 +664,7 @@ static void on_overdue(void *ctx, struct outbox_message *message)
     struct rocketmq *rocketmq = ctx;
     struct sending *sending = (struct sending *)message;
     if (sending->broker &&
-        rocketmq_connection_in_ms(sending->broker->connection) < sending->sent_ms)
+        session_in_ms(rocketmq_connection_session(sending->broker->connection)) < sending->sent_ms)
         sending->broker->is_silent = true;
     outbox_lose_overdue(&rocketmq->outbox, message);
 }
@@ -677,8 +677,9 @@ static void on_woken(void *ctx, int64_t now_ms)
         return;
     for (struct list *at = rocketmq->brokers.next; at != &rocketmq->brokers; at = at->next) {
         struct broker *broker = list_entry(at, struct broker, list);
-        if (broker->is_silent && rocketmq_connection_is_up(broker->connection))
-            rocketmq_connection_fail(broker->connection, "no answer came in time");
+        if (broker->is_silent && session_is_up(rocketmq_connection_session(broker->connection)))
+            session_fail(rocketmq_connection_session(broker->connection), "connection lost",
+                         "no answer came in time");
         broker->is_silent = false;
     }
     rocketmq_refresh(rocketmq);
@@ -696,7 +697,7 @@ static void on_iteration_end(void *ctx)
         if (broker->routes == 0 && broker->sent == 0)
             broker_close(broker);
         else if (is_idle)
-            rocketmq_connection_needed(broker->connection, false);
+            session_needed(rocketmq_connection_session(broker->connection), false);
     }
 }
 

@@ -35,7 +35,7 @@ struct stomp_message {             /* waiting: not sent, or only partly */
 struct stomp {
     struct target target; /* first */
     struct outbox outbox;
-    struct stomp_connection *connection;
+    struct session *session;
     uint64_t receipts; /* number of the last one requested */
     bool is_cut;       /* a message timed out when it was partly sent */
     bool is_draining;  /* an ERROR was received: nothing more is written on this connection */
@@ -153,8 +153,8 @@ static void on_iteration_end(void *ctx)
 {
     struct stomp *stomp = ctx;
     if (!stomp->outbox.closed)
-        stomp_connection_needed(stomp->connection, !list_is_empty(&stomp->outbox.waiting) ||
-                                                       !list_is_empty(&stomp->outbox.sent));
+        session_needed(stomp->session, !list_is_empty(&stomp->outbox.waiting) ||
+                                           !list_is_empty(&stomp->outbox.sent));
 }
 
 /* ---- sending ---- */
@@ -164,7 +164,7 @@ static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
 {
     const struct buffer *frame = &sending->message.text;
     size_t left = frame->len - sending->handed;
-    size_t taken = stomp_connection_write(stomp->connection, frame->at + sending->handed, left);
+    size_t taken = session_write(stomp->session, frame->at + sending->handed, left);
     sending->handed += taken;
     sending->message.has_left = sending->handed > 0;
     if (taken < left)
@@ -180,7 +180,7 @@ static void pump(struct stomp *stomp)
     const struct list *waiting = &stomp->outbox.waiting;
     if (stomp->is_draining || stomp->outbox.closed || list_is_empty(waiting))
         return;
-    stomp_connection_needed(stomp->connection, true);
+    session_needed(stomp->session, true);
     while (!list_is_empty(waiting) && hand_over(stomp, first_of(waiting)))
         continue;
 }
@@ -221,7 +221,7 @@ static void begin_again(struct stomp *stomp, const char *why, bool pauses)
         outbox_lose(&stomp->outbox, &first->message, why);
     outbox_lose_sent(&stomp->outbox, why);
     stomp->is_draining = stomp->is_cut = false;
-    stomp_connection_stop(stomp->connection, pauses);
+    session_stop(stomp->session, pauses);
     pump(stomp);
 }
 
@@ -345,8 +345,8 @@ static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
 static struct target *stomp_open(const struct target_env *env, const struct target_setting *setting,
                                  struct slice to)
 {
-    static const struct stomp_connection_events events = {
-        .up = on_up, .frame = on_frame, .room = on_up, .down = on_down, .gone = on_gone};
+    static const struct session_events events = {
+        .up = on_up, .room = on_up, .down = on_down, .gone = on_gone};
     struct stomp_place place;
     char error[TARGET_ERROR_BYTES];
     (void)setting;
@@ -356,8 +356,8 @@ static struct target *stomp_open(const struct target_env *env, const struct targ
         return NULL;
     }
     stomp->target.ops = &target_stomp;
-    stomp->connection = stomp_connection_new(env, &place, &events, stomp);
-    if (stomp->connection)
+    stomp->session = stomp_session_new(env, &place, &events, on_frame, stomp);
+    if (stomp->session)
         return &stomp->target;
     outbox_fini(&stomp->outbox);
     free(stomp);
@@ -369,7 +369,7 @@ static void stomp_close(struct target *target, void (*closed)(void *ctx), void *
     struct stomp *stomp = (struct stomp *)target;
     outbox_lose_all(&stomp->outbox, "abandoned: the server stops sending there");
     outbox_close(&stomp->outbox, closed, ctx);
-    stomp_connection_free(stomp->connection);
+    session_free(stomp->session);
 }
 
 const struct target_ops target_stomp = {.schemes = target_stomp_schemes,
