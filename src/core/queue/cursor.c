@@ -5,7 +5,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { NOISE_MS = 2 }; /* two readings of the difference of the clocks differ by up to this */
+enum {
+    NOISE_MS = 2, /* two readings of the difference of the clocks differ by up to this */
+    /* The shards of a store notice a step one after the other, so their clocks differ afterwards. */
+    MARGIN_MS = 200
+};
 
 size_t queue_cursor_write(char out[QUEUE_CURSOR_BYTES_MAX], const struct queue_cursor *cursor)
 {
@@ -48,7 +52,9 @@ void queue_cursor_follow(struct queue_cursor *cursor, int64_t skew_ms, bool is_f
     if (!cursor->has_skew || __builtin_sub_overflow(skew_ms, cursor->skew_ms, &step_ms) ||
         (step_ms >= -NOISE_MS && step_ms <= NOISE_MS))
         return;
-    int64_t by_ms = is_finished ? -step_ms : step_ms < 0 ? step_ms - NOISE_MS : 0;
+    int64_t by_ms = is_finished ? -step_ms : step_ms < 0 ? step_ms : 0;
+    if (by_ms)
+        by_ms -= step_ms > -MARGIN_MS && step_ms < MARGIN_MS ? NOISE_MS : MARGIN_MS;
     if (__builtin_add_overflow(cursor->due_ms, by_ms, &by_ms))
         return;
     cursor->due_ms = by_ms > 0 ? by_ms : 0;

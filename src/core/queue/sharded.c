@@ -1,7 +1,5 @@
 #include "queue/sharded.h"
 
-#include "base/clock.h"
-
 #include "queue/copy.h"
 #include "queue/cursor.h"
 #include "queue/sharded_gather.h"
@@ -208,12 +206,24 @@ static enum queue_status list_status(const struct sharded_gather *gather, size_t
     return status;
 }
 
-static void note_skew(const struct sharded *sharded, struct queue_cursor *last)
+static void note_skew(const struct sharded_options *options, struct queue_cursor *last)
 {
-    struct clock *clock = sharded->queue.clock ? sharded->queue.clock : &clock_process;
-    last->has_skew = sharded->options.has_skew;
+    last->has_skew = options->skew_ms != NULL;
     if (last->has_skew)
-        last->skew_ms = clock_skew_ms_of(clock);
+        last->skew_ms = options->skew_ms(options->ctx);
+}
+
+/* Moves the cursor of a joint list to where it is since the wall clock was set. The parts receive a cursor that they do
+ * not move. */
+static struct slice follow_skew(const struct sharded_options *options,
+                                const struct queue_list *list, char text[QUEUE_CURSOR_BYTES_MAX])
+{
+    struct queue_cursor cursor;
+    if (!options->skew_ms || !list->cursor.len || !queue_cursor_parse(list->cursor, &cursor))
+        return list->cursor;
+    queue_cursor_follow(&cursor, options->skew_ms(options->ctx), list->state == JOB_FINISHED);
+    cursor.has_skew = false;
+    return slice_make(text, queue_cursor_write(text, &cursor));
 }
 
 static void join_list(struct sharded_gather *gather)
@@ -230,7 +240,7 @@ static void join_list(struct sharded_gather *gather)
     char text[QUEUE_CURSOR_BYTES_MAX];
     size_t found = merge_pages(gather, jobs, &last);
     struct queue_reply reply = {.jobs = jobs, .job_count = found};
-    note_skew(gather->sharded, &last);
+    note_skew(&gather->sharded->options, &last);
     if (found && (more || found < total))
         reply.cursor = slice_make(text, queue_cursor_write(text, &last));
     sharded_gather_finish(gather, &reply);
@@ -243,8 +253,11 @@ static void spread_list(struct sharded *sharded, const struct command *command,
     struct sharded_gather *gather = sharded_gather_new(sharded, join_list, reply_to);
     if (!gather)
         return;
+    char text[QUEUE_CURSOR_BYTES_MAX];
+    struct command followed = *command;
+    followed.list.cursor = follow_skew(&sharded->options, &command->list, text);
     gather->limit = command->list.limit;
-    sharded_gather_ask_all(gather, command);
+    sharded_gather_ask_all(gather, &followed);
 }
 
 /* ---- take ---- */

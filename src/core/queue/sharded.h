@@ -40,8 +40,9 @@ struct sharded_options {
      * is missed, and no list shows a job twice. */
     bool in_turn;
 
-    /* The parts follow steps of the wall clock by the cursors of their lists (queue/cursor.h); so do joint cursors. */
-    bool has_skew;
+    /* Returns wall minus inner time of the parts, so that cursors of joint lists follow steps of the wall clock
+     * (queue/cursor.h). If the clocks of the parts differ, it is that of one of them. NULL: cursors stay. */
+    int64_t (*skew_ms)(void *ctx);
 
     /* Returns the part that holds (or would hold) this job. The texts may be invalid. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);

@@ -432,6 +432,11 @@ static void handle_refuse(void *ctx, enum queue_status status, struct queue_repl
     route_refuse(ctx, status, reply_to);
 }
 
+static int64_t handle_skew_ms(void *ctx)
+{
+    return clock_skew_ms_of(((struct handle *)ctx)->local->options.clock);
+}
+
 static struct sharded *handle_make_sharded(struct handle *handle)
 {
     struct queue *parts[DATADIR_SHARDS_MAX];
@@ -439,7 +444,7 @@ static struct sharded *handle_make_sharded(struct handle *handle)
     for (uint32_t i = 0; i < count; i++)
         parts[i] = &handle->parts[i].queue;
     return sharded_new(&(struct sharded_options){.parts = parts,
-                                                 .has_skew = true,
+                                                 .skew_ms = handle_skew_ms,
                                                  .part_count = count,
                                                  .home = handle->index,
                                                  .leads = true,

@@ -319,6 +319,13 @@ static bool shards_new(struct redis_set *set)
     return true;
 }
 
+/* The shards of one master have the same clock. */
+static int64_t skew_in(void *ctx)
+{
+    const struct redis_set *set = ctx;
+    return redis_shard_skew_ms(set->shards[0]);
+}
+
 static struct sharded *make_sharded(struct redis_set *set)
 {
     return sharded_new(&(struct sharded_options){
@@ -330,6 +337,7 @@ static struct sharded *make_sharded(struct redis_set *set)
         .number_of_job = number_in,
         .part_of_lease = part_of_lease,
         .refuse = refuse_in,
+        .skew_ms = skew_in,
         .ctx = set});
 }
 

@@ -640,6 +640,11 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
            nothing_is_due(shard, now_us);
 }
 
+int64_t redis_shard_skew_ms(const struct redis_shard *shard)
+{
+    return -shard->adjust_ms;
+}
+
 /* ---- a held clock ---- */
 
 int64_t redis_shard_held_ms(const struct redis_shard *shard)

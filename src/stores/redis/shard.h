@@ -110,6 +110,9 @@ bool redis_shard_is_done(const struct redis_shard *shard);
 /* Returns whether no call is in progress and nothing is due. */
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
 
+/* Returns how far the wall clock of its master is ahead of its clock. */
+int64_t redis_shard_skew_ms(const struct redis_shard *shard);
+
 /* Functions for a shard with a held clock, in tests. The first two return its time, 0 if not known
  * yet, and the time of its next event, INT64_MAX: never. The third moves the clock, or with -1
  * queries the next event, of which the shard only keeps a lower bound; `done` runs once, not inside

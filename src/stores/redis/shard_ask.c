@@ -285,7 +285,9 @@ static void reply_listed(struct inquiry *inquiry, const struct redis_head *head,
         const struct job *last = &jobs[answer.job_count - 1].job;
         struct queue_cursor at = {.due_ms = last->due_ms,
                                   .sequence = last->sequence,
-                                  .shard = inquiry->shard->options.index};
+                                  .shard = inquiry->shard->options.index,
+                                  .has_skew = true,
+                                  .skew_ms = -head->adjust_ms};
         answer.jobs = jobs;
         if (more)
             answer.cursor = slice_make(cursor, queue_cursor_write(cursor, &at));
@@ -340,18 +342,20 @@ static bool list_begin(struct redis_shard *shard, const struct command *command,
                        const struct queue_cursor *after, struct queue_reply_to reply_to)
 {
     const struct queue_list *list = &command->list;
+    struct queue_cursor at = *after;
     struct inquiry *inquiry = inquiry_new(shard, list->topic, (struct slice){0}, reply_to);
     if (!inquiry)
         return false;
+    queue_cursor_follow(&at, -shard->adjust_ms, list->state == JOB_FINISHED);
     redis_shard_call_init(&inquiry->call, REDIS_LIST, false, on_listed);
     struct buffer *args = &inquiry->call.args;
     redis_command_arg(args, list->topic);
     redis_command_number(args, (int64_t)list->state);
     redis_command_number(args, list->limit);
     if (list->state == JOB_FINISHED)
-        append_kept_cursor(shard, args, after, list->cursor.len > 0);
+        append_kept_cursor(shard, args, &at, list->cursor.len > 0);
     else
-        append_cursor(shard, args, after, list->cursor.len > 0);
+        append_cursor(shard, args, &at, list->cursor.len > 0);
     redis_command_number(args, list->with_body);
     return inquiry_begin(inquiry, 6);
 }

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import state
-from clock_steps import Load, late_ms, show
+from clock_steps import LISTED_JOBS, Load, finish_listed, late_ms, list_over_a_step, push_listed, show
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import RedisServer
 from redis_serving import metric
@@ -119,3 +119,32 @@ def test_a_changed_clock_is_logged_once_and_counted(world):
     clock.slew(SLEW_PPM)
     time.sleep(2.5)
     assert all(server.log().count("redis clock jumped") <= 4 for server in servers), "of two shards, once in ten seconds"
+
+
+@pytest.fixture(params=["1", "3"])
+def listing(request, library, tmp_path, start_server):
+    """A server, and a function that sets the clock of Redis and returns once all shards have noticed."""
+    clock = FakeClock(tmp_path / "redis.clock")
+    with RedisServer(env=clock.env(library)) as redis:
+        server = start_server("--store", redis.url, "--shards", request.param)
+
+        def step(seconds):
+            clock.step(seconds * 1000)
+            for shard in range(int(request.param)):
+                eventually(lambda shard=shard: metric(server, f'tarry_redis_clock_adjust_seconds\\{{shard="{shard}"\\}}') * seconds < -0.9 * seconds * seconds)
+
+        yield server.client(), step
+
+
+@pytest.mark.parametrize("seconds", [-3600, -60, 60])
+def test_no_page_of_a_list_leaves_a_job_out(listing, seconds):
+    client, step = listing
+    push_listed(client)
+    assert len(list_over_a_step(client, lambda: step(seconds))) == LISTED_JOBS
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_no_page_of_finished_jobs_leaves_one_out(listing, seconds):
+    client, step = listing
+    finish_listed(client)
+    assert len(list_over_a_step(client, lambda: step(seconds), "finished")) == LISTED_JOBS

@@ -58,3 +58,34 @@ def late_ms(servers, during, delays_ms, topic="t"):
 
 def show(what, late):
     print(f"{what}: first {late[0]:.2f} ms, p50 {statistics.median(late):.2f} ms, last {late[-1]:.2f} ms")
+
+
+LISTED_JOBS = 300
+
+
+def push_listed(client):
+    """Half of the jobs by delay, half by time, an hour apart from each other or less."""
+    now_s = time.time()
+    client.push_batch([{"topic": "listed", "id": f"job-{n}", "body": "x", **({"delay": f"{7200 + n}s"} if n % 2 else {"at": int((now_s + 7200 + n) * 1000)})}
+                       for n in range(LISTED_JOBS)])
+
+
+def list_over_a_step(client, step, state=""):
+    """The ids of all pages of a list. step() sets the clock in between, and returns when servers have noticed."""
+    seen, cursor, pages = set(), "", 0
+    while cursor is not None:
+        reply = client.good("GET", f"/v1/topics/listed/jobs?limit=40{state and '&state=' + state}{cursor and '&cursor=' + cursor}")
+        seen |= {job["id"] for job in reply["jobs"]}
+        cursor = reply.get("cursor")
+        pages += 1
+        if pages == 3:
+            step()
+    return seen
+
+
+def finish_listed(client):
+    client.put_topic("listed", keep_finished="1h")
+    client.push_batch([{"topic": "listed", "id": f"job-{n}", "body": "x"} for n in range(LISTED_JOBS)])
+    while jobs := client.take("listed", max=50):
+        client.ack(*(job["lease"] for job in jobs))
+        time.sleep(0.02)  # the ends differ

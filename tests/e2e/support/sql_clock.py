@@ -7,7 +7,7 @@ import tempfile
 import time
 
 import pytest
-from clock_steps import Load, late_ms, show
+from clock_steps import LISTED_JOBS, Load, finish_listed, late_ms, list_over_a_step, push_listed, show
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_serving import metric
 from server import eventually
@@ -97,6 +97,22 @@ class ClockClaims(Clocks):
         assert [job["id"] for job in client.take("at", wait="5s")] == ["soon"]
         late_s = time.time() + clock.ahead_ms() / 1000 - soon_s
         assert -0.002 < late_s < 3, late_s
+
+    @pytest.mark.parametrize("state", ["", "finished"])
+    def test_no_page_of_a_list_leaves_a_job_out(self, world, state):
+        """The clock is set back and forth between its pages."""
+        database, clock, servers = world
+        client = servers[0].client()
+        (finish_listed if state else push_listed)(client)
+        for seconds in (-3600, 3600):
+            before = adjust_ms(database)
+
+            def step():
+                clock.step(seconds * 1000)
+                eventually(lambda: (before - adjust_ms(database)) * seconds > 0.9 * seconds * seconds * 1000)
+                eventually(lambda: all(abs(metric(server, "tarry_sql_clock_adjust_seconds") * 1000 - adjust_ms(database)) < 100 for server in servers))
+
+            assert len(list_over_a_step(client, step, state)) == LISTED_JOBS
 
 
 class ThoroughClockClaims(Clocks):
