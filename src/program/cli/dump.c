@@ -268,10 +268,12 @@ static bool write_body(struct buffer *out, struct json_value job, struct buffer 
     struct slice type = json_member(job, "content_type").raw, text, body;
     struct json_value base64 = json_member(job, "body_base64");
     buffer_clear(scratch);
-    if (base64.kind != JSON_STRING || !json_string_bytes(base64.raw, scratch, &text))
+    /* Room for the text, if it has escapes, and for its bytes: the text must not move. */
+    if (base64.kind != JSON_STRING || !buffer_reserve(scratch, 2 * base64.raw.len) ||
+        !json_string_bytes(base64.raw, scratch, &text))
         return false;
     size_t start = scratch->len;
-    if (!buffer_reserve(scratch, text.len + 1) || !text_base64_decode(text, scratch))
+    if (!text_base64_decode(text, scratch))
         return false;
     body = slice_make(scratch->at + start, scratch->len - start);
     if (is_plain_json(body)) {
