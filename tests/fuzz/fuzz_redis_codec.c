@@ -47,7 +47,7 @@ static void as_results(struct slice bytes)
     size_t count = 0;
 
     while (redis_unpack_answered(&rest, 0, &result)) {
-        CLAIM("statuses are known", result.status <= QUEUE_REQUESTED);
+        CLAIM("statuses are known", result.status < QUEUE_STATUSES);
         CLAIM("states are known", result.state <= JOB_FINISHED);
         count++;
     }
