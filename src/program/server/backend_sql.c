@@ -112,6 +112,7 @@ enum {
     SETTLED,
     FLUSHED,
     REFUSED,
+    COMMIT_DURATION,
     CLOCK_CORRECTIONS,
     CLOCK_ADJUST,
     CLOCK_STEPS,
@@ -165,6 +166,14 @@ static const struct metric sql_metrics[] = {
                             "tarry writes: the log has the database's message, and `/v1/status` "
                             "names the problem for a minute.",
                  ON_SQL},
+    [COMMIT_DURATION] =
+        {.name = "tarry_sql_commit_duration_seconds",
+         .type = PROMETHEUS_HISTOGRAM,
+         .help = "From sending the part of a transaction that ends with its commit to the reply, "
+                 "for transactions that change something.",
+         .meaning = "The minimum wait of every push, take and ack. Grows: the disk of the "
+                    "database, its replicas, or the network is slow. Runbook page *late*.",
+         ON_SQL},
     [CLOCK_CORRECTIONS] =
         {.name = "tarry_sql_clock_corrections_total",
          .type = PROMETHEUS_COUNTER,
@@ -203,6 +212,8 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &sql_metrics[SETTLED], figures.settled);
     metric_write(page, &sql_metrics[FLUSHED], figures.flushed);
     metric_write(page, &sql_metrics[REFUSED], figures.refused);
+    metric_begin(page, &sql_metrics[COMMIT_DURATION]);
+    metric_histogram(page, NULL, figures.commit_us, &sql_commit_bounds);
     struct clock_steps steps;
     clock_steps(&steps);
     metric_write(page, &sql_metrics[CLOCK_CORRECTIONS], figures.clock_corrections);

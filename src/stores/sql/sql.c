@@ -49,6 +49,7 @@ struct session_figures {
         clock_corrections;
     int64_t clock_adjust_ms;
     int64_t waiting; /* calls without a reply */
+    const struct buckets *commit_us;
     bool is_up, is_full;
 };
 
@@ -380,6 +381,7 @@ static void session_figures(const struct session *session, struct session_figure
                                     .clock_corrections = session->context.clock.corrections,
                                     .clock_adjust_ms = session->context.clock.peer.adjust_ms,
                                     .waiting = session->calls.commands,
+                                    .commit_us = &figures->commit_us,
                                     .is_up = session->transaction.phase != SQL_PHASE_DOWN,
                                     .is_full = figures->is_full};
 }
@@ -550,6 +552,7 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .clock_corrections = figures.clock_corrections,
                                 .clock_adjust_ms = figures.clock_adjust_ms,
                                 .waiting = figures.waiting,
+                                .commit_us = figures.commit_us,
                                 .is_up = figures.is_up};
 }
 

@@ -21,6 +21,7 @@
 #ifndef TARRY_SQL_SQL_H
 #define TARRY_SQL_SQL_H
 
+#include "base/buckets.h"
 #include "feed/feed.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
@@ -46,10 +47,13 @@ struct sql_figures {
     uint64_t flushed; /* transactions that were made durable while others continued */
     uint64_t refused; /* calls that the database refused */
     uint64_t clock_corrections;
-    int64_t clock_adjust_ms; /* the queue's time minus the database's clock */
-    int64_t waiting;         /* calls without a reply */
+    int64_t clock_adjust_ms;         /* the queue's time minus the database's clock */
+    int64_t waiting;                 /* calls without a reply */
+    const struct buckets *commit_us; /* of transactions that change something, until the reply */
     bool is_up;
 };
+/* Bucket bounds of the durations of commits, in microseconds. */
+extern const struct bucket_bounds sql_commit_bounds;
 
 /* Returns 0, or a negative errno with `error`: what failed, where, what to do. */
 int sql_open(const struct sql_options *options, struct sql **out, char *error, size_t error_bytes);

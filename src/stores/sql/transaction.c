@@ -102,7 +102,6 @@ static void part_begin(struct sql_transaction *transaction, enum sql_phase phase
 
 void sql_transaction_begin(struct sql_transaction *transaction)
 {
-    bool is_change = false;
     sql_call_queue_gather(transaction->queue, !sql_flush_is_busy(transaction->flush),
                           &transaction->calls);
     if (list_is_empty(&transaction->calls))
@@ -114,14 +113,15 @@ void sql_transaction_begin(struct sql_transaction *transaction)
     transaction->commit_sent = false;
     transaction->is_retry = sql_call_first(&transaction->calls)->retry_ms > 0;
     transaction->is_durable = has_durable(&transaction->calls);
+    transaction->is_change = false;
     transaction->is_single = transaction->context->link->dialect->has_single_transactions;
     for (struct list *at = transaction->calls.next; at != &transaction->calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        is_change = is_change || sql_call_is_change(call);
+        transaction->is_change = transaction->is_change || sql_call_is_change(call);
         transaction->is_single = transaction->is_single && sql_call_is_single(call);
         sql_call_reset_results(call);
     }
-    transaction->has_ticket = is_change && !transaction->is_single;
+    transaction->has_ticket = transaction->is_change && !transaction->is_single;
     transaction->is_flushed = sql_flush_choose(transaction->flush, transaction->is_durable);
     transaction->begun_ms = clock_boot_ms();
     transaction->figures.transactions++;
@@ -130,6 +130,7 @@ void sql_transaction_begin(struct sql_transaction *transaction)
     transaction->is_apart = transaction->context->has_time = false;
     transaction->context->first_ms = transaction->context->now_seen_us = 0;
     transaction->sent_us = clock_inner_us();
+    transaction->commit_begun_us = clock_boot_us(); /* a later part begins it again */
     part_begin(transaction, SQL_PHASE_CALLS);
 }
 
@@ -160,6 +161,20 @@ void sql_transaction_check_silence(struct sql_transaction *transaction)
 }
 
 /* ---- commit ---- */
+
+const struct bucket_bounds sql_commit_bounds = {.units = 1000000,
+                                                .count = 15,
+                                                .at = {200, 500, 1000, 2000, 5000, 10000, 20000,
+                                                       50000, 100000, 200000, 500000, 1000000,
+                                                       2000000, 5000000, 10000000}};
+
+/* Counts how long a commit took that the database has answered. */
+static void note_commit(struct sql_transaction *transaction)
+{
+    int64_t took_us = clock_boot_us() - transaction->commit_begun_us;
+    if (transaction->is_change)
+        buckets_add(&transaction->figures.commit_us, &sql_commit_bounds, (uint64_t)took_us);
+}
 
 /* Handles a commit: applies hints and the results of the server's own calls, and answers commands
  * or passes them to a flush. */
@@ -318,6 +333,7 @@ static void calls_over(struct sql_transaction *transaction, bool is_good)
         return;
     }
     if (transaction->is_single || transaction->is_whole) {
+        note_commit(transaction);
         committed(transaction);
         return;
     }
@@ -335,6 +351,7 @@ static void commit_over(struct sql_transaction *transaction, bool is_good)
     }
     if (transaction->is_durable && !transaction->is_flushed)
         sql_flush_note_disk(transaction->flush, transaction->commit_begun_us);
+    note_commit(transaction);
     committed(transaction);
 }
 

@@ -20,6 +20,7 @@
 #ifndef TARRY_SQL_TRANSACTION_H
 #define TARRY_SQL_TRANSACTION_H
 
+#include "base/buckets.h"
 #include "sql/call_queue.h"
 #include "sql/connection.h"
 #include "sql/housekeeping.h"
@@ -34,7 +35,8 @@ enum sql_phase {
 
 struct sql_transaction_figures {
     uint64_t transactions, repeated, settled, flushed, refused;
-    bool is_full; /* the last transaction found the database's disk full */
+    bool is_full;             /* the last transaction found the database's disk full */
+    struct buckets commit_us; /* of transactions that change something; bounds: sql_commit_bounds */
 };
 
 struct sql_transaction {
@@ -47,6 +49,7 @@ struct sql_transaction {
     struct list calls;
     int64_t ticket;   /* last committed number */
     bool has_ticket;  /* the transaction uses the next number */
+    bool is_change;   /* the transaction has calls that change something */
     bool is_durable;  /* the transaction has calls that must be durable */
     bool is_flushed;  /* a flush makes them durable after the commit */
     bool is_single;   /* the transaction consists of the first part only */
@@ -56,9 +59,9 @@ struct sql_transaction {
     bool commit_sent; /* the outcome of the commit is unknown */
     int64_t begun_ms; /* elapsed time */
     int64_t part_begun_ms;
-    int64_t sent_us; /* inner clock: the first part */
-    int64_t commit_begun_us;
-    struct sql_fault fault; /* the first fault */
+    int64_t sent_us;         /* inner clock: the first part */
+    int64_t commit_begun_us; /* boot clock: the part with the commit was sent */
+    struct sql_fault fault;  /* the first fault */
     struct sql_transaction_figures figures;
 };
 

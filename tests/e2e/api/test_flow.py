@@ -97,7 +97,7 @@ def test_a_quiet_group_is_served_beside_a_noisy_one(server):
     assert [group["group"] for group in groups(client, "mail", "?order=ready&limit=1")] == ["noisy"]
 
 
-def test_a_limit_per_group_holds_and_says_why(server):
+def test_a_limit_per_group_holds_and_shows_why(server):
     client = server.client()
     client.good("PUT", "/v1/topics/orders?group_limit=2")
     for n in range(6):

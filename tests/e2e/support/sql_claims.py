@@ -26,6 +26,24 @@ def test_two_servers_are_one_queue(pair, database):
     assert second.client().topic("shared")["totals"]["acked"] == 1
 
 
+def test_the_time_of_each_commit_of_a_change_is_measured(pair):
+    server, client = pair[0], pair[0].client()
+
+    def commits():
+        return [metric(server, f"tarry_sql_commit_duration_seconds_{name}") for name in ("count", "sum")]
+
+    for step in (lambda: client.push("measured", None), lambda: client.ack(client.take("measured", wait="5s")[0]["lease"])):
+        count, seconds = commits()
+        for _ in range(10):
+            step()
+        assert commits()[0] >= count + 10 and seconds < commits()[1] < seconds + 100
+    client.push("measured", "1", delay="1h")
+    count, _ = commits()
+    for _ in range(100):
+        client.get("measured", "1")
+    assert commits()[0] < count + 50  # only the upkeep
+
+
 def test_a_waiting_take_finds_pushes_of_other_servers_and_users(pair, database):
     first, second = pair
     late_ms = []

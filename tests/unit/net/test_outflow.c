@@ -81,7 +81,7 @@ CLAIM(a_long_text_arrives_whole_at_a_slow_reader)
     reactor_free(reactor);
 }
 
-CLAIM(a_short_text_is_written_at_once)
+CLAIM(a_short_text_is_written_immediately)
 {
     struct reactor *reactor = reactor_new(0);
     struct flow flow;
