@@ -32,17 +32,19 @@ export function queryOf(query) {
 }
 
 /** Headers with the credentials of the user. */
-export function credentials() {
+export async function credentials() {
+    if (app.signIn?.refresh) await (await import("./sign_in.js")).renew();
     return app.token ? { Authorization: `Bearer ${app.token}` } : {};
 }
 
-/** @param {string} method @param {string} where @param {{query?: object, json?: any, body?: BodyInit, headers?: object, signal?: AbortSignal}} [with_] */
-export async function ask(method, where, { query = {}, json, body, headers = {}, signal } = {}) {
+/** @param {string} method @param {string} where @param {{query?: object, json?: any, body?: BodyInit, headers?: object, signal?: AbortSignal, isQuiet?: boolean}} [with_] `isQuiet`: a 401 does not ask for a log-in */
+export async function ask(method, where, { query = {}, json, body, headers = {}, signal, isQuiet = false } = {}) {
+    const identity = await credentials();
     let answer;
     try {
         answer = await fetch(new URL(where + queryOf(query), BASE), {
             method, signal, cache: "no-store", redirect: "error",
-            headers: { Accept: "application/json", ...(json === undefined ? {} : { "Content-Type": "application/json" }), ...credentials(), ...headers },
+            headers: { Accept: "application/json", ...(json === undefined ? {} : { "Content-Type": "application/json" }), ...identity, ...headers },
             body: json === undefined ? body : JSON.stringify(json),
         });
     } catch (fault) {
@@ -57,7 +59,7 @@ export async function ask(method, where, { query = {}, json, body, headers = {},
         content = { detail: text.slice(0, 200) };
     }
     if (answer.ok) return content;
-    if (answer.status === 401) document.dispatchEvent(new Event("tarry:login"));
+    if (answer.status === 401 && !isQuiet) document.dispatchEvent(new Event("tarry:login"));
     throw new Problem(answer.status, content);
 }
 

@@ -80,10 +80,7 @@ async function show() {
         arrive(title);
     } catch (fault) {
         if (end.signal.aborted) return;
-        if (fault?.status === 401) {
-            fill(main, el("h1", { tabindex: "-1" }, t("login.title")), el("p", {}, t("login.why")), el("p", {}, el("button", { type: "button", class: "primary", on: { click: askLogin } }, t("login.in"))));
-            return arrive(t("login.title"));
-        }
+        if (fault?.status === 401) return showLogin("login.title", t("login.why"));
         const isUnknown = fault?.status === 404;
         fill(main, el("h1", { tabindex: "-1" }, t(isUnknown ? "page.nothing" : "page.failed")), el("p", { class: "form-error" }, reason(fault)),
             el("p", {}, el("button", { type: "button", on: { click: show } }, t("do.again")), " ", el("a", { href: "#/" }, t("nav.overview"))));
@@ -103,6 +100,25 @@ function arrive(title) {
     isFirst = false;
 }
 
+/** The first page, or the end of a log-in at an identity provider. */
+async function begin() {
+    if (/[?&](code|error)=/.test(location.search)) {
+        const { finish } = await import("./sign_in.js");
+        try {
+            await finish();
+        } catch (fault) {
+            return showLogin("signin.title", reason(fault));
+        }
+    }
+    show();
+}
+
+/** A page with the reason why there is nothing to see, and the way in. */
+function showLogin(title, why) {
+    fill(main, el("h1", { tabindex: "-1" }, t(title)), el("p", {}, why), el("p", {}, el("button", { type: "button", class: "primary", on: { click: askLogin } }, t("login.in"))));
+    arrive(t(title));
+}
+
 /* ---- the user ---- */
 
 const caller = el("span", { class: "caller" });
@@ -116,9 +132,15 @@ function drawCaller() {
             : who?.kind !== "anonymous" || document.querySelector("dialog") ? el("button", { type: "button", class: "plain", on: { click: askLogin } }, t("login.in")) : null);
 }
 
-function logOut() {
-    setToken(null, false);
-    notice(t("login.gone"));
+async function logOut() {
+    if (app.signIn) {
+        const { signOut } = await import("./sign_in.js");
+        if (await signOut().catch(() => false)) return;
+        notice(t("signin.goneHere"), "warning");
+    } else {
+        setToken(null, false);
+        notice(t("login.gone"));
+    }
     show();
 }
 
@@ -128,7 +150,9 @@ async function askLogin() {
     if (isAsked) return;
     isAsked = true;
     const { logIn } = await import("./login.js");
-    if (await logIn()) show();
+    const isEnded = Boolean(app.signIn);
+    if (isEnded) setToken(null, false);
+    if (await logIn(isEnded)) show();
     isAsked = false;
 }
 
@@ -208,4 +232,4 @@ restore();
 app.language = languageOf();
 document.documentElement.lang = app.language === "zh" ? "zh-CN" : "en";
 frame();
-show();
+begin();

@@ -3,22 +3,32 @@ import { app } from "./app.js";
 import { get } from "./api.js";
 import { t } from "./words.js";
 
-const KEY = "tarry-token";
+const KEY = "tarry-token", SIGNED_IN = "tarry-signed-in";
 
 export function restore() {
     try {
-        app.token = sessionStorage.getItem(KEY);
+        app.signIn = JSON.parse(sessionStorage.getItem(SIGNED_IN) ?? "null");
+        app.token = app.signIn?.token ?? sessionStorage.getItem(KEY);
     } catch {
         app.token = null;
     }
 }
 
+/** Uses the tokens of a log-in at an identity provider, for this tab. @param {any} signIn */
+export function keepSignIn(signIn) {
+    app.signIn = signIn;
+    app.token = signIn.token;
+    sessionStorage.setItem(SIGNED_IN, JSON.stringify(signIn));
+}
+
 /** @param {string|null} token @param {boolean} isKept for this tab, over a reload */
 export function setToken(token, isKept) {
     app.token = token;
+    app.signIn = null;
     app.info = null;
     app.curves.clear();
     try {
+        sessionStorage.removeItem(SIGNED_IN);
         if (token && isKept) sessionStorage.setItem(KEY, token);
         else sessionStorage.removeItem(KEY);
     } catch {

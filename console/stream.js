@@ -53,7 +53,7 @@ export function listen(where, query, on, changed, signal) {
         if (!fails) changed("opening");
         try {
             const answer = await fetch(new URL(where + queryOf(query), new URL("../", document.baseURI)), {
-                headers: { Accept: "text/event-stream", ...credentials() }, cache: "no-store", redirect: "error", signal: mine.signal });
+                headers: { Accept: "text/event-stream", ...(await credentials()) }, cache: "no-store", redirect: "error", signal: mine.signal });
             if (!answer.ok || !answer.body) {
                 const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
                 if (answer.status === 401) document.dispatchEvent(new Event("tarry:login"));

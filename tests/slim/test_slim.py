@@ -97,6 +97,9 @@ def test_rejects_options_of_missing_wings(build, tmp_path):
     if "jwt" not in wings:
         code, out = tarry("serve", *data, "--jwt-issuer", "https://issuer.example", "--jwt-audience", "tarry", "--jwt-keys", str(policy))
         assert code == 2 and without.format("JWTs of an issuer", "JWT") in out
+    if "console" not in wings:
+        code, out = tarry("serve", *data, "--oidc-client", "console")
+        assert code == 2 and without.format("web console", "CONSOLE") in out
     if "traces" not in wings:
         code, out = tarry("serve", *data, "--otlp", "http://127.0.0.1:1")
         assert code == 2 and without.format("traces", "TRACES") in out

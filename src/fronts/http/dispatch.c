@@ -279,6 +279,8 @@ static bool read_call(struct http_connection *connection, const struct http_matc
                                .query = &front->query};
     buffer_clear(&front->decoded);
     buffer_clear(&front->meta);
+    if (match->route->ignores_query)
+        front->request.query = slice_make(NULL, 0);
     front->query.meta = match->route->takes_meta ? &front->meta : NULL;
     return unescape_segment(front, &call->topic, fault) &&
            unescape_segment(front, &call->id, fault) &&

@@ -133,6 +133,11 @@ void http_shared_set_access(struct http_shared *shared, struct access *access)
     shared->access = access;
 }
 
+void http_shared_set_sign_in(struct http_shared *shared, const struct http_sign_in *sign_in)
+{
+    shared->sign_in = sign_in;
+}
+
 void http_shared_set_quota(struct http_shared *shared, struct quota *quota)
 {
     shared->quota = quota;

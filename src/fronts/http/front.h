@@ -99,6 +99,19 @@ extern const struct metric monitor_topic_metrics[], monitor_store_metrics[], mon
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
+/* How users of the console sign in at an identity provider, by OpenID Connect. All of it is
+ * public. */
+enum { HTTP_ORIGIN_BYTES_MAX = 280 };
+struct http_sign_in {
+    const char *issuer, *client;        /* a URL; the console's client id there */
+    const char *parameters;             /* further parameters, as a query; may be empty */
+    bool uses_id_token;                 /* the console sends the ID token, not the access token */
+    char origin[HTTP_ORIGIN_BYTES_MAX]; /* of the issuer: the console may connect to it */
+};
+/* Sets the sign-in of the console; without it the console only accepts pasted tokens. Call it
+ * before the reactors run; `sign_in` must outlive the fronts. */
+void http_shared_set_sign_in(struct http_shared *shared, const struct http_sign_in *sign_in);
+
 /* Sets the tracer that creates spans of pushes and takes, or NULL. Call it before the reactors run;
  * `tracer` must outlive the fronts. */
 struct tracer;

@@ -75,6 +75,7 @@ struct http_route {
     enum http_answer_kind answer;
     http_options options; /* OPTION_BIT of each option */
     bool takes_meta;
+    bool ignores_query;  /* a page, whose script reads the query */
     bool takes_frames;   /* the handler runs before the body arrives (http2_call.h) */
     uint8_t head_bytes;  /* of the pattern before its first word; set by http_shared_add_part */
     uint8_t verb;        /* distinguishes calls of one handler; defined by the handler */

@@ -160,6 +160,7 @@ struct http_shared {
     void (*wake)(void *ctx);
     void *wake_ctx;
     struct access *access;              /* NULL: every caller has all rights */
+    const struct http_sign_in *sign_in; /* NULL: the console only accepts pasted tokens */
     struct quota *quota;                /* NULL: nothing is counted */
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */

@@ -274,8 +274,9 @@ static bool config_is_consistent(const struct config *config, char *error)
         return false;
     if (!check_tokens(config, error))
         return false;
-    if (!config_jwt_check(config, error) || !check_tls(config, error) ||
-        !check_listen(config, error) || !check_beanstalk(config, error))
+    if (!config_jwt_check(config, error) || !config_sign_in_check(config, error) ||
+        !check_tls(config, error) || !check_listen(config, error) ||
+        !check_beanstalk(config, error))
         return false;
     if (config->max_request_memory_bytes &&
         config->max_request_memory_bytes < config_memory_bytes_least(config))

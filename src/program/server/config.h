@@ -35,6 +35,9 @@ enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 /* Protocol of a listener, in addition to tarry's own API. */
 enum config_protocol { CONFIG_PROTOCOL_API = 0, CONFIG_PROTOCOL_MYKIT };
 
+/* The token of a sign-in that the console sends to the server. */
+enum config_oidc_token { CONFIG_OIDC_ACCESS = 1, CONFIG_OIDC_ID };
+
 enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 
 /* The other values are those of enum redis_durability. */
@@ -53,6 +56,9 @@ struct config {
     char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or a URL if it has a scheme */
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's CAs */
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
+    char oidc_client[OPTION_TEXT_BYTES]; /* empty: the console only accepts pasted tokens */
+    char oidc_parameters[OPTION_TEXT_BYTES];
+    uint32_t oidc_token;               /* enum config_oidc_token */
     char amqp_in[OPTION_TEXT_BYTES];   /* a queue of RabbitMQ, or empty */
     char mykit[OPTION_TEXT_BYTES];     /* address for calls of mykit-delay, or empty */
     char sqs[OPTION_TEXT_BYTES];       /* "REGION/ACCOUNT"; empty: SQS is off */
@@ -234,5 +240,10 @@ int config_redis_url(const struct config *config, char *url, char *error, size_t
 bool config_jwt_keys_are_remote(const struct config *config);
 /* Returns false with `error` (CONFIG_ERROR_BYTES) if the options conflict. */
 bool config_jwt_check(const struct config *config, char *error);
+
+/* ---- sign_in.c: checks the options for signing in to the console ---- */
+
+/* Returns false with `error` (CONFIG_ERROR_BYTES) if an option is invalid, or lacks another one. */
+bool config_sign_in_check(const struct config *config, char *error);
 
 #endif

@@ -25,6 +25,7 @@
 #include "server/process.h"
 #include "server/protocol.h"
 #include "server/schedules.h"
+#include "server/sign_in.h"
 #include "server/store_state.h"
 #include "server/test_clock.h"
 #include "server/traces.h"
@@ -85,6 +86,7 @@ struct server {
     struct delivery delivery;
     struct schedules schedules;
     struct callers callers;
+    struct http_sign_in sign_in;
     struct limits limits;
     struct store_state store_state;
     struct certificates certificates;
@@ -568,6 +570,8 @@ static bool open_fronts(struct server *server)
     monitor_open(server->http);
     grpc_calls_open(server->http);
     http_shared_set_access(server->http, server->callers.access);
+    if (sign_in_read(server->config.now, &server->sign_in))
+        http_shared_set_sign_in(server->http, &server->sign_in);
     if (!limits_open(&server->limits, server->config.now))
         return start_failed("out of memory");
     http_shared_set_quota(server->http, server->limits.quota);

@@ -4,6 +4,7 @@ import gzip
 import re
 
 import pytest
+from issuer import Issuer
 from server import REPO
 
 FILES = sorted(path.name for path in (REPO / "console").iterdir())
@@ -54,6 +55,23 @@ def test_the_content_policy_allows_only_necessary_sources(client):
         assert policy["require-trusted-types-for"] == "'script'" and policy["trusted-types"] == "'none'"
         assert fields["x-content-type-options"] == "nosniff" and fields["referrer-policy"] == "no-referrer"
         assert fields["cache-control"] == "no-cache" and "set-cookie" not in fields
+
+
+def test_a_log_in_is_announced_and_its_issuer_is_the_only_further_origin(tmp_path, start_server):
+    (tmp_path / "keys.pem").write_bytes(Issuer(tmp_path / "issuer").key("EdDSA").pem)
+    server = start_server("--jwt-issuer", "https://id.example/realms/one", "--jwt-audience", "tarry", "--jwt-keys", str(tmp_path / "keys.pem"),
+                          "--oidc-client", "console", "--oidc-parameters", "scope=openid%20profile")
+    answer = server.client().call("GET", "/v1/sign-in")
+    assert answer.json() == {"issuer": "https://id.example/realms/one", "client_id": "console", "parameters": "scope=openid%20profile", "token": "access"}
+    page = server.client().call("GET", "/console/?code=secret&state=x")
+    assert page.status == 200 and "connect-src 'self' https://id.example:443; base-uri" in page.headers["content-security-policy"]
+    again = server.client().call("GET", "/console/", headers={"If-None-Match": page.headers["etag"]})
+    assert again.status == 304 and again.headers["content-security-policy"] == page.headers["content-security-policy"]
+    assert "secret" not in server.log()
+
+
+def test_without_a_log_in_nothing_is_announced(client):
+    assert client.call("GET", "/v1/sign-in").json() == {"issuer": None, "client_id": None, "parameters": "", "token": "access"}
 
 
 def test_cached_files_are_not_sent_again(client):

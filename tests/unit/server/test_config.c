@@ -1,6 +1,8 @@
 #include "server/config.h"
 
+#include "http/front.h"
 #include "redis/redis.h"
+#include "server/sign_in.h"
 #include "unit/cases.h"
 #include "unit/claim.h"
 
@@ -318,6 +320,53 @@ CLAIM(a_ratio_is_a_number_from_0_to_1)
     assert_true(load(&config, ARGS("--otlp", "http://c"), error));
     assert_int_equal(config.trace_share, 10000000);
     assert_string_equal(config.service_name, "tarry");
+}
+
+CLAIM(a_sign_in_needs_an_issuer_that_the_page_may_name)
+{
+    static const struct {
+        const char *issuer, *parameters, *origin, *error;
+    } rows[] = {
+        {"https://id.example", "", "https://id.example:443", ""},
+        {"https://ID.example/realms/one", "", "https://id.example:443", ""},
+        {"https://id.example:8443/", "a=b&resource=https://x", "https://id.example:8443", ""},
+        {"http://localhost:9/x", "scope=openid%20email", "http://localhost:9", ""},
+        {"http://127.0.0.1", "", "http://127.0.0.1:80", ""},
+        {"http://id.example", "", "", "give https://"},
+        {"id.example", "", "", "bad '--jwt-issuer'"},
+        {"https://a b; script-src *", "", "", "bad '--jwt-issuer'"},
+        {"https://id.example;script-src", "", "", "bad '--jwt-issuer'"},
+        {"https://[::1]", "", "", "one host by name"},
+        {"https://a,b", "", "", "one host by name"},
+        {"https://u@id.example", "", "", "without a user"},
+        {"https://id.example?tenant=x", "", "", "without a user and a query"},
+        {"https://id.example", "scope", "", "give NAME=VALUE"},
+        {"https://id.example", "=x", "", "give NAME=VALUE"},
+        {"https://id.example", "a=b c", "", "as in a query"},
+        {"https://id.example", "a=b#c", "", "as in a query"},
+        {"https://id.example", "a=b&state=x", "", "leave out 'state'"},
+        {"https://id.example", "client_secret=x", "", "leave out 'client_secret': anyone can"},
+    };
+    struct config config;
+    struct http_sign_in sign_in;
+    char error[CONFIG_ERROR_BYTES];
+    variables = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        bool ok = load(&config,
+                       ARGS("--jwt-issuer", rows[i].issuer, "--jwt-audience", "a", "--jwt-keys",
+                            "/k", "--oidc-client", "c", "--oidc-parameters", rows[i].parameters),
+                       error);
+        CASE_HOLDS(rows[i].issuer, ok == (rows[i].error[0] == '\0'));
+        CASE_HOLDS(rows[i].issuer, ok || strstr(error, rows[i].error));
+        CASE_HOLDS(rows[i].issuer, !ok || (sign_in_read(&config, &sign_in) &&
+                                           strcmp(sign_in.origin, rows[i].origin) == 0));
+    }
+    assert_true(load(&config, ARGS(NULL), error));
+    assert_false(sign_in_read(&config, &sign_in));
+    assert_false(load(&config, ARGS("--oidc-client", "c"), error));
+    assert_non_null(strstr(error, "also give --jwt-issuer"));
+    assert_false(load(&config, ARGS("--oidc-token", "id"), error));
+    assert_string_equal(error, "'--oidc-token' is for signing in, also give --oidc-client");
 }
 
 CLAIM(names_file_and_line_of_a_fault)

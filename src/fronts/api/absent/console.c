@@ -27,5 +27,6 @@ const struct http_route api_console_routes[] = {
     CONSOLE_CALL("/console/"),
     CONSOLE_CALL("/console/{file}"),
     CONSOLE_CALL("/console"),
+    CONSOLE_CALL("/v1/sign-in"),
     {0},
 };
