@@ -1,5 +1,6 @@
 #include "targets/template.h"
 
+#include "base/error.h"
 #include "base/hex.h"
 #include "base/text.h"
 #include "targets/target.h"
@@ -94,6 +95,27 @@ bool template_check(struct slice text, char *error)
         return false;
     }
     return true;
+}
+
+enum { NAME_BYTES_MAX = 4096 };
+
+bool template_check_name(const char *text, const char *member,
+                         const char *(*fault)(struct slice name), char *error)
+{
+    struct buffer name;
+    struct slice rest = slice_of(text ? text : "");
+    if (rest.len == 0)
+        return true;
+    if (!template_check(rest, error))
+        return false;
+    buffer_init(&name, NAME_BYTES_MAX);
+    while (rest.len > 0) {
+        struct piece piece = take_piece(&rest);
+        buffer_append_slice(&name, piece.kind == PIECE_TEXT ? piece.text : slice_of("x"));
+    }
+    const char *why = fault(buffer_slice(&name));
+    buffer_fini(&name);
+    return !why || error_text(error, TARGET_ERROR_BYTES, "bad '%s', %s", member, why);
 }
 
 bool template_has_fields(struct slice text)

@@ -18,6 +18,10 @@ enum template_escape {
 /* Checks a text: no control bytes, only known fields. Returns false with `error`
  * (TARGET_ERROR_BYTES), which names the place and a valid form. */
 bool template_check(struct slice text, char *error);
+/* Checks the text of a member that becomes a name, and the name that it is with values of one letter:
+ * `fault` returns NULL, or what is wrong with a name. A missing or empty text is valid. */
+bool template_check_name(const char *text, const char *member,
+                         const char *(*fault)(struct slice name), char *error);
 /* Returns false if filling in does not change the text. */
 bool template_has_fields(struct slice text);
 /* Appends the filled-in text, which must have been checked. A meta or group that the job does not have

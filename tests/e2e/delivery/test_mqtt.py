@@ -69,6 +69,17 @@ def test_fields_cannot_choose_patterns_or_topics_of_the_broker(shared, start_del
     eventually(lambda: client.topic("inner")["counts"]["dead"] == len(bad))
 
 
+@pytest.mark.parametrize("to,member,name,why", [
+    ("mqtt://127.0.0.1", "topic", "shops/+/{id}", "the topic contains '+' or '#'"),
+    ("nats://127.0.0.1", "subject", "orders.*", "the subject contains '*' or '>'"),
+    ("nats://127.0.0.1", "subject", "orders..{id}", "the subject has an empty part between dots"),
+])
+def test_a_name_that_can_never_be_valid_is_rejected_with_the_settings(start_delivering, to, member, name, why):
+    client = start_delivering().client()
+    answer = client.call("PUT", "/v1/topics/never", json.dumps({"deliver": {"to": to, member: name}}).encode(), {"Content-Type": "application/json"})
+    assert answer.status == 400 and f"bad '{member}', {why}" in answer.json()["detail"]
+
+
 def test_a_packet_above_the_limit_is_refused_and_others_continue(start_delivering):
     for more, why in (("max_packet_size 50000", "maximum packet size"), ("message_size_limit 50000", "packet too large")):
         with Mosquitto(more=more) as broker:

@@ -107,6 +107,27 @@ CLAIM(faults_are_named_with_their_place)
     }
 }
 
+static const char *dot_fault(struct slice name)
+{
+    return memchr(name.at, '.', name.len) ? "it has a dot" : NULL;
+}
+
+CLAIM(a_name_is_checked_with_values_of_one_letter)
+{
+    static const char *const good[] = {NULL, "", "x", "{topic}/{meta.kind}", "{{{id}}}"};
+    static const char *const bad[] = {".", "{topic}.x", "{{.}}", "x.{meta.kind}"};
+    char error[TARGET_ERROR_BYTES] = "";
+    for (size_t i = 0; i < COUNT_OF(good); i++)
+        CASE_HOLDS(good[i] ? good[i] : "none",
+                   template_check_name(good[i], "place", dot_fault, error));
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        CASE_HOLDS(bad[i], !template_check_name(bad[i], "place", dot_fault, error));
+        assert_string_equal(error, "bad 'place', it has a dot");
+    }
+    assert_false(template_check_name("{ids}", "place", dot_fault, error));
+    assert_non_null(strstr(error, "bad field '{ids}'"));
+}
+
 CLAIM(names_of_meta_have_their_limit)
 {
     char error[TARGET_ERROR_BYTES], text[128], name[80];

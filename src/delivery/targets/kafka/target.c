@@ -48,15 +48,17 @@ struct kafka_record {
     struct buffer key; /* may be empty */
 };
 
-static bool topic_is_sound(struct slice topic)
+static const char *topic_fault(struct slice topic)
 {
+    bool is_sound = topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
     for (size_t i = 0; i < topic.len; i++) {
         char c = topic.at[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            c != '.' && c != '_' && c != '-')
-            return false;
+        is_sound = is_sound && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-');
     }
-    return topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
+    return is_sound ? NULL
+                    : "kafka: the topic's name is invalid, it may contain only letters, digits, "
+                      "'.', '_' and '-'";
 }
 
 /* Fills in the record's topic. Returns NULL, or the reason why the name is invalid. */
@@ -69,10 +71,9 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
     if (!template_fill(slice_of(text && *text ? text : TARGET_STANDARD_topic), message->job,
                        TEMPLATE_PLAIN, TOPIC_BYTES_MAX, &topic))
         fault = "kafka: the topic's name is longer than 249 bytes";
-    else if (!topic_is_sound(buffer_slice(&topic)))
-        fault = "kafka: the topic's name is invalid, it may contain only letters, digits, '.', '_' "
-                "and '-'";
     else
+        fault = topic_fault(buffer_slice(&topic));
+    if (!fault)
         memcpy(out->topic, topic.at, topic.len);
     buffer_fini(&topic);
     return fault;
@@ -340,7 +341,7 @@ static bool kafka_check(const struct target_setting *setting, struct slice to,
 {
     struct kafka_place place;
     return kafka_place_parse(to, &place, error) &&
-           (!setting || !setting->topic || template_check(slice_of(setting->topic), error)) &&
+           (!setting || template_check_name(setting->topic, "topic", topic_fault, error)) &&
            (!setting || !setting->key || template_check(slice_of(setting->key), error));
 }
 

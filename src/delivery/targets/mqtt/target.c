@@ -373,7 +373,7 @@ static bool mqtt_check(const struct target_setting *setting, struct slice to,
         return false;
     if (!setting)
         return true;
-    if (setting->topic && !template_check(slice_of(setting->topic), error))
+    if (!template_check_name(setting->topic, "topic", mqtt_topic_fault, error))
         return false;
     if (!setting->expiry || !setting->expiry[0])
         return true;

@@ -382,7 +382,8 @@ static bool nats_check(const struct target_setting *setting, struct slice to,
 {
     struct target_places places;
     return nats_places_parse(to, &places, error) &&
-           (!setting || !setting->subject || template_check(slice_of(setting->subject), error));
+           (!setting ||
+            template_check_name(setting->subject, "subject", nats_subject_fault, error));
 }
 
 static void nats_free(void *ctx)

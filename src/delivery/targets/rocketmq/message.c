@@ -35,25 +35,24 @@ static size_t count_signs(struct slice text)
     return count;
 }
 
-static bool is_topic(struct slice name)
+const char *rocketmq_topic_fault(struct slice name)
 {
+    bool is_sound = name.len > 0 && name.len <= ROCKETMQ_TOPIC_BYTES_MAX;
     for (size_t i = 0; i < name.len; i++)
-        if (!is_letter(name.at[i]) && !is_sign(name.at[i]))
-            return false;
-    return name.len > 0;
+        is_sound = is_sound && (is_letter(name.at[i]) || is_sign(name.at[i]));
+    return is_sound ? NULL : "a RocketMQ topic's name is 1 to 127 letters, digits, '_' and '-'";
 }
 
 static const char *fill_topic(const char *text, const struct job *job, char *out)
 {
-    const char *fault = NULL;
     struct buffer name;
     buffer_init(&name, ROCKETMQ_TOPIC_BYTES_MAX);
-    if (!template_fill(slice_of(text), job, TEMPLATE_PLAIN, ROCKETMQ_TOPIC_BYTES_MAX, &name) ||
-        !is_topic(buffer_slice(&name)))
-        fault = "a RocketMQ topic's name is 1 to 127 letters, digits, '_' and '-'";
-    else if (count_signs(buffer_slice(&name)) > count_signs(slice_of(text)))
+    /* without a text if it is too long */
+    (void)template_fill(slice_of(text), job, TEMPLATE_PLAIN, ROCKETMQ_TOPIC_BYTES_MAX, &name);
+    const char *fault = rocketmq_topic_fault(buffer_slice(&name));
+    if (!fault && count_signs(buffer_slice(&name)) > count_signs(slice_of(text)))
         fault = "the values in the RocketMQ topic contain '%' or '|'";
-    else
+    if (!fault)
         (void)snprintf(out, ROCKETMQ_TOPIC_BYTES_MAX + 1, "%.*s", (int)name.len, name.at);
     buffer_fini(&name);
     return fault;

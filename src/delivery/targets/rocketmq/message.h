@@ -14,6 +14,8 @@ struct rocketmq_message {
     struct buffer properties; /* in the protocol's format: NAME \1 VALUE \2 … */
 };
 
+/* Returns NULL, or the reason why no topic can have this name. */
+const char *rocketmq_topic_fault(struct slice name);
 /* Returns NULL, or the reason why the job cannot be sent, as a text for users. Call
  * rocketmq_message_fini in both cases. */
 const char *rocketmq_message_fill(struct rocketmq_message *out, const struct target_message *from);

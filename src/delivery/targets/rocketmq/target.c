@@ -707,8 +707,9 @@ static bool rocketmq_check(const struct target_setting *setting, struct slice to
                            char error[TARGET_ERROR_BYTES])
 {
     struct target_places places;
-    const char *const texts[] = {setting ? setting->topic : NULL, setting ? setting->tags : NULL,
-                                 setting ? setting->keys : NULL};
+    const char *const texts[] = {setting ? setting->tags : NULL, setting ? setting->keys : NULL};
+    if (setting && !template_check_name(setting->topic, "topic", rocketmq_topic_fault, error))
+        return false;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i] && !template_check(slice_of(texts[i]), error))
             return false;
