@@ -83,8 +83,8 @@ void sql_hints_notify_ready(struct sql_hints *hints, int64_t now_ms)
 
 static bool took_of(const struct sql_call *call, struct slice topic)
 {
-    if (!call->job_count || call->command->kind != COMMAND_TAKE)
-        return false;
+    if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE)
+        return false; /* others also have jobs: those that waits return */
     for (size_t i = 0; i < call->job_count; i++)
         if (slice_equals(call->jobs[i].job.topic, topic))
             return true;

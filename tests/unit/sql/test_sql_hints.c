@@ -13,7 +13,8 @@ static struct sql_call call_of(struct command *command, struct queue_job *job, c
         .kind = SQL_CALL_COMMAND, .command = command, .jobs = job, .job_count = 1};
 }
 
-/* The transaction is a take of topics a and b, which had its share of a, and another call, which had a job of `other`. */
+/* The transaction is a take of topics a and b, which had its share of a, and another call, which had a job of `other`.
+ * `kind` 0: that call is the server's own, for clients that wait for the end of the job. */
 static int64_t hold_of_b(enum command_kind kind, const char *other)
 {
     struct sql_context context = {0};
@@ -26,6 +27,10 @@ static int64_t hold_of_b(enum command_kind kind, const char *other)
     struct command take = {.kind = COMMAND_TAKE}, another = {.kind = kind};
     struct sql_call first = call_of(&take, &jobs[0], "a");
     struct sql_call second = call_of(&another, &jobs[1], other);
+    if (!kind) {
+        second.kind = SQL_CALL_AWAIT;
+        second.command = NULL;
+    }
     struct list calls;
     list_init(&calls);
     sql_topic_plan_init(&context.plan);
@@ -46,6 +51,7 @@ CLAIM(rows_of_another_take_in_the_transaction_are_not_foreign)
     assert_int_equal(hold_of_b(COMMAND_TAKE, "b"), 0);
     assert_true(hold_of_b(COMMAND_TAKE, "a") > NOW_MS); /* it waits, and no take got a job of it */
     assert_true(hold_of_b(COMMAND_LIST, "b") > NOW_MS); /* that only showed it */
+    assert_true(hold_of_b(0, "b") > NOW_MS);
 }
 
 CLAIMS_MAIN(NULL, NULL)
