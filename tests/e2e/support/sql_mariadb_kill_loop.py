@@ -3,12 +3,13 @@ Three servers on a MariaDB and its replica, clients spread over them, and everyt
 
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --faults 60 --pushes 40000 --seconds 120
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
+    python3 tests/e2e/support/sql_mariadb_kill_loop.py --mysql --faults 60 --pushes 20000 --seconds 90
 
 kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
 open transaction; a user's transaction that pushes, changes and cancels jobs and is rolled back late; pushes above a small packet limit; writes disabled
 for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits for the replica (semi-synchronous,
-AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is counted, all else is checked. Exit
-code: the checker's.
+AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is counted, all else is checked.
+--mysql: a MySQL (TARRY_TEST_MYSQL, see mysql.py), which has no replica here. Exit code: the checker's.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ import pymysql  # noqa: E402
 from client import Lost  # noqa: E402
 from kill_loop import arguments_of_all, run_and_check  # noqa: E402
 from mariadb import MariadbServer  # noqa: E402
+from mysql import MysqlServer  # noqa: E402
 from server import eventually, free_port  # noqa: E402
 from sql_kill_loop import SECONDS_LOCKED, SqlLoop  # noqa: E402
 
@@ -75,14 +77,31 @@ class Pair:
             server.__exit__()
 
 
+class Single:
+    """A MySQL without a replica."""
+
+    def __init__(self):
+        self.primary = MysqlServer()
+        self.url = self.primary.url
+
+    def add_replica(self):
+        """Does nothing."""
+
+    def __exit__(self, *_):
+        self.primary.__exit__()
+
+
 class MariadbLoop(SqlLoop):
     def make_store(self):
-        return Pair(self.random, not self.chosen.asynchronous)
+        return Single() if self.chosen.mysql else Pair(self.random, not self.chosen.asynchronous)
 
     def store_kinds(self):
-        return {"kill MariaDB": (2, self.kill_mariadb), "promote": (2, self.promote), "cut connections": (3, self.cut_connections), "lock rows": (3, self.lock_rows),
-                "read only": (1, self.read_only), "freeze MariaDB": (1, self.freeze_mariadb), "user transaction": (3, self.user_transaction),
-                "large push": (2, self.large_push)}
+        kinds = {"kill MariaDB": (2, self.kill_mariadb), "promote": (2, self.promote), "cut connections": (3, self.cut_connections),
+                 "lock rows": (3, self.lock_rows), "read only": (1, self.read_only), "freeze MariaDB": (1, self.freeze_mariadb),
+                 "user transaction": (3, self.user_transaction), "large push": (2, self.large_push)}
+        if self.chosen.mysql:
+            del kinds["promote"]
+        return kinds
 
     def __init__(self, chosen, directory):
         chosen.hours = True
@@ -165,6 +184,7 @@ def main(arguments=None):
     parser = arguments_of_all(__doc__)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,promote'")
+    parser.add_argument("--mysql", action="store_true", help="a MySQL without a replica")
     parser.add_argument("--asynchronous", action="store_true", help="no commit waits for the replica")
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": 0, "disturbances": 0 if chosen.asynchronous else chosen.faults}
