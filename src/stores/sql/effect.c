@@ -287,8 +287,20 @@ static void publish_next(struct sql_effects *effects, const struct queue_result 
                      &next);
 }
 
+/* Appends the event of an attempt that did not end its job, and that of the successor that starts. */
+static void publish_end_with_next(struct sql_effects *effects, struct job_event event,
+                                  const struct queue_result *result)
+{
+    event.due_ms = 0;
+    sql_effects_publish(effects, &event);
+    sql_effects_publish(effects, &(struct job_event){.kind = JOB_EVENT_REPLACED,
+                                                     .topic = result->topic,
+                                                     .id = result->id,
+                                                     .due_ms = result->due_ms});
+}
+
 static void publish_answer(struct sql_effects *effects, const struct queue_answer *answer,
-                           const struct queue_result *result, uint32_t attempt)
+                           const struct queue_result *result, uint32_t attempt, bool has_next)
 {
     static const enum job_event_kind kinds[] = {[QUEUE_ACK] = JOB_EVENT_ACKED,
                                                 [QUEUE_NACK] = JOB_EVENT_NACKED,
@@ -303,6 +315,11 @@ static void publish_answer(struct sql_effects *effects, const struct queue_answe
         event.kind = kinds[answer->verb];
     else
         return;
+    if (has_next && (event.kind == JOB_EVENT_NACKED || event.kind == JOB_EVENT_RETURNED)) {
+        event.error = event.kind == JOB_EVENT_NACKED ? answer->error : (struct slice){0};
+        publish_end_with_next(effects, event, result);
+        return;
+    }
     if (event.kind == JOB_EVENT_NACKED) {
         publish_failure(effects, event, result, answer->error);
         return;
@@ -322,7 +339,7 @@ static void publish_answer(struct sql_effects *effects, const struct queue_answe
 
 void sql_effects_publish_item(struct sql_effects *effects, const struct command *command,
                               size_t item, const struct queue_result *result, uint32_t attempt,
-                              int64_t was_due_ms)
+                              int64_t was_due_ms, bool has_next)
 {
     if (!effects->has_listener)
         return;
@@ -331,11 +348,11 @@ void sql_effects_publish_item(struct sql_effects *effects, const struct command 
     else if (command->kind == COMMAND_CHANGE)
         notify_change(effects, &command->changes[item], result, attempt, was_due_ms);
     else
-        publish_answer(effects, &command->answers[item], result, attempt);
+        publish_answer(effects, &command->answers[item], result, attempt, has_next);
 }
 
 void sql_effects_publish_end(struct sql_effects *effects, const struct queue_result *result,
-                             uint32_t attempt)
+                             uint32_t attempt, bool has_next)
 {
     struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
     if (!effects->has_listener)
@@ -346,7 +363,10 @@ void sql_effects_publish_end(struct sql_effects *effects, const struct queue_res
         publish_next(effects, result);
     } else if (result->status == QUEUE_OK) {
         event.kind = JOB_EVENT_LEASE_ENDED;
-        publish_failure(effects, event, result, slice_of("lease ended"));
+        if (has_next)
+            publish_end_with_next(effects, event, result);
+        else
+            publish_failure(effects, event, result, slice_of("lease ended"));
     }
 }
 

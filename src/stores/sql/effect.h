@@ -132,13 +132,14 @@ void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms); /* 0: n
 /* Appends an event if a consumer listens. Copies all that the event points to. */
 void sql_effects_publish(struct sql_effects *effects, const struct job_event *event);
 /* Appends the events of an item of a push, change or answer that ended with `result`, based on the
- * state of its job before and after. `attempt` is the attempt in progress at that time. */
+ * state of its job before and after. `attempt` is the attempt in progress at that time; `has_next`:
+ * the answer started the successor of the job. */
 void sql_effects_publish_item(struct sql_effects *effects, const struct command *command,
                               size_t item, const struct queue_result *result, uint32_t attempt,
-                              int64_t was_due_ms);
+                              int64_t was_due_ms, bool has_next);
 /* Appends the events of a lease that expired. */
 void sql_effects_publish_end(struct sql_effects *effects, const struct queue_result *result,
-                             uint32_t attempt);
+                             uint32_t attempt, bool has_next);
 /* Appends the event of a completed topic call, or of a step of it, that affected `jobs` jobs. */
 void sql_effects_publish_topic(struct sql_effects *effects, const struct queue_topic_call *call,
                                uint64_t jobs);

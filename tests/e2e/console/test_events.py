@@ -102,6 +102,26 @@ def test_a_job_that_fails(house):
     assert (of(stream_events, "lease_ended")["attempt"], of(stream_events, "dead")["attempt"], of(stream_events, "dead")["error"]) == (2, 2, "lease ended")
 
 
+def test_the_start_of_a_successor_is_reported(house):
+    client = house.client()
+    with listen(house, "next") as stream:
+        client.push("next", "a")
+        for end in ("ack", "nack", "return", None):
+            (job,) = client.take("next", max=1, wait="5s", lease_for="1s" if not end else "1h")
+            client.call("PUT", "/v1/topics/next/jobs/a?on_conflict=after", b"newer")
+            if end:
+                client.answer(end, [job["lease"]])
+            last = {"ack": "pushed", None: "replaced"}.get(end, "replaced")
+            events = [(event, data) for event, data in stream.until(lambda event, _: event == last) if event not in ("settings", "due")]
+            if end == "ack":
+                events += [(event, data) for event, data in stream.until(lambda event, _: event == "pushed") if event not in ("settings", "due")]
+            ended = {"ack": "acked", "nack": "nacked", "return": "returned", None: "lease_ended"}[end]
+            first = ["pushed"] if end == "ack" else []
+            assert kinds(events) == [*first, "delivered", ended, last], end
+            assert events[-2][1]["attempt"] == 1 and "attempt" not in events[-1][1] and events[-1][1]["due_at"]
+            assert end == "return" or "due_at" not in events[-2][1]
+
+
 def test_changes_and_expiry(house):
     client = house.client()
     with listen(house, "change") as stream:

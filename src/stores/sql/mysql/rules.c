@@ -644,7 +644,7 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
                                  is_again
                                      ? row->acked_attempt
                                      : row->attempt + (is_return && result->status == QUEUE_OK),
-                                 row->due_ms);
+                                 row->due_ms, row->has_started_next);
 }
 
 static void decide_items(struct mysql_link *link, struct sql_call *call)
@@ -684,7 +684,8 @@ static void end_by_itself(struct mysql_link *link, struct mysql_row *row)
     if (row->exists)
         show(row, link->now_ms, &result);
     sql_effects_publish_end(&link->context->effects, &result,
-                            row->has_started_next ? row->acked_attempt : row->attempt);
+                            row->has_started_next ? row->acked_attempt : row->attempt,
+                            row->has_started_next);
 }
 
 static void decide_ends(struct mysql_link *link, struct sql_call *call)

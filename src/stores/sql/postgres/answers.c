@@ -243,13 +243,20 @@ static void fill_result(struct queue_result *out, const PGresult *result, int ro
         out->due_ms = 0;
 }
 
+/* Returns whether an answer started the successor of its job. */
+static bool row_has_next(const PGresult *result, int row)
+{
+    return !row_is_null(result, row, DID_WAS_DUE);
+}
+
 /* Appends the event of an item. */
 static void publish_item(const struct sql_call *call, struct postgres_link *link, size_t i,
                          const PGresult *result, int row)
 {
     sql_effects_publish_item(&link->context->effects, call->command, i, &call->items[i],
                              (uint32_t)postgres_row_number(result, row, DID_ATTEMPT),
-                             postgres_row_number(result, row, DID_WAS_DUE));
+                             postgres_row_number(result, row, DID_WAS_DUE),
+                             row_has_next(result, row));
 }
 
 static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -311,7 +318,8 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
     note_did(link, out.topic, result, row);
     note_freed(link, out.topic);
     sql_effects_publish_end(&link->context->effects, &out,
-                            (uint32_t)postgres_row_number(result, row, DID_ATTEMPT));
+                            (uint32_t)postgres_row_number(result, row, DID_ATTEMPT),
+                            row_has_next(result, row));
 }
 
 static void read_find(struct sql_call *call, size_t i, const PGresult *result)
@@ -865,7 +873,8 @@ static void read_created(struct postgres_link *link, const struct postgres_item 
     sql_effects_count(effects, postgres_row_number(rows, row, DID_TOPIC), counts);
     sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
     sql_effects_due(effects, push->topic, out->due_ms);
-    sql_effects_publish_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
+    sql_effects_publish_item(effects, item->call->command, item->index, out, push->past.attempt, 0,
+                             false);
 }
 
 /* Reads the pushes without a row of their own, which were created as the row of their group

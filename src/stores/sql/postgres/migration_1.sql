@@ -786,7 +786,7 @@ END $$;
 CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
   cancel_requested boolean,
-  attempt int, was_due bigint, -- of the job before; of one that is gone: when it was due
+  attempt int, was_due bigint, -- of the job before; of one that is gone, or whose successor started: when it was due
   n bigint, -- of many items: which one
   batch bigint, moved int, -- of a member: its batch, and its outcome before and after (tarry._moved)
   own bigint); -- a batch that tarry._count_batches must look at
@@ -1164,7 +1164,7 @@ END $$;
 CREATE FUNCTION tarry._start_next(t tarry.topic, j tarry.job, p_how int, now bigint, r tarry._did) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE n tarry.successor := j.next;
 BEGIN
-  r.counts[3] := r.counts[3] - 1;
+  r.counts[3] := r.counts[3] - 1; r.was_due := j.due;
   FOR k IN 6 .. 15 LOOP
     IF (k = CASE p_how WHEN 1 THEN 7 WHEN 2 THEN 8 WHEN 3 THEN 12 WHEN 5 THEN 13 END OR k = CASE WHEN p_how <= 2 THEN 6 ELSE 10 END) THEN
       r.counts[k] := r.counts[k] + 1;
