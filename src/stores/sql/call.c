@@ -221,14 +221,17 @@ static void when_read(struct queue_when *when, int64_t adjust_ms)
 
 void sql_wall_read(struct command *command, int64_t adjust_ms)
 {
-    bool is_push = command->kind == COMMAND_PUSH;
-    if (!adjust_ms || (!is_push && command->kind != COMMAND_CHANGE))
+    if (!adjust_ms)
         return;
     /* the items are part of the copy of the command */
-    struct queue_push *pushes = (struct queue_push *)(uintptr_t)command->pushes;
-    struct queue_change *changes = (struct queue_change *)(uintptr_t)command->changes;
     for (size_t i = 0; i < command->count; i++)
-        when_read(is_push ? &pushes[i].when : &changes[i].when, adjust_ms);
+        if (command->kind == COMMAND_PUSH)
+            when_read(&((struct queue_push *)(uintptr_t)&command->pushes[i])->when, adjust_ms);
+        else if (command->kind == COMMAND_CHANGE)
+            when_read(&((struct queue_change *)(uintptr_t)&command->changes[i])->when, adjust_ms);
+        else if (command->kind == COMMAND_ANSWER && command->answers[i].again)
+            when_read(&((struct queue_again *)(uintptr_t)command->answers[i].again)->when,
+                      adjust_ms);
 }
 
 /* Converts a time; 0: no time. */

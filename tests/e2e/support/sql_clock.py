@@ -88,6 +88,10 @@ class ClockClaims(Clocks):
         wall_s = time.time() + clock.ahead_ms() / 1000
         pushed = client.push("at", "http", at=int((wall_s + 60) * 1000))
         assert abs(due_s(client.get("at", "http")) - wall_s - 60) < 1 and abs(due_s(pushed) - wall_s - 60) < 1
+        client.push("again", "again")
+        (job,) = client.take("again", max=1)
+        client.good("POST", f"/v1/again?lease={job['lease']}&at={int((wall_s + 60) * 1000)}")
+        assert abs(due_s(client.get("again", "again")) - wall_s - 60) < 1
         database.call("push_with", "at", "sql", None, int((wall_s + 60) * 1000), b"x", None, None, None)
         assert abs(due_s(client.get("at", "sql")) - wall_s - 60) < 1
         shown = database.do("SELECT due FROM tarry.jobs WHERE id = 'http'")
