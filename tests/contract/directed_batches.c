@@ -474,6 +474,55 @@ static void a_push_that_keeps_a_job_of_another_batch_is_a_conflict(void **state)
     assert_int_equal(client_push(&w->client, &a, 1)->results[0].status, QUEUE_EXISTED);
 }
 
+static void a_dead_member_that_is_removed_after_a_stop_counts_as_cancelled(void **state)
+{
+    NEEDS_BATCHES();
+    for (int is_purge = 0; is_purge < 2; is_purge++) {
+        begin_two(BATCH_STOP);
+        assert_int_equal(push_member("c", "w"), QUEUE_CREATED);
+        assert_int_equal(close_batch("w"), QUEUE_OK);
+        struct slice a = take_of("m", "a"), b = take_of("m", "b");
+        assert_int_equal(die(a), QUEUE_OK);
+        reopen();
+        if (is_purge)
+            assert_int_equal(call_topic(QUEUE_TOPIC_PURGE, "m")->status, QUEUE_OK);
+        else
+            assert_int_equal(change(QUEUE_CANCEL, "m", "a", false), QUEUE_CANCELLED);
+        expect_waits_for("w", 1);
+        assert_int_equal(answer(QUEUE_ACK, b), QUEUE_OK);
+        struct slice w_lease = take_waiting("w", "acked=1 dead=0 cancelled=2 expired=0 missing=0");
+        assert_int_equal(answer(QUEUE_ACK, w_lease), QUEUE_OK);
+    }
+}
+
+static void a_redriven_member_of_a_stopped_batch_does_not_count_again(void **state)
+{
+    NEEDS_BATCHES();
+    begin_two(BATCH_STOP);
+    assert_int_equal(close_batch("w"), QUEUE_OK);
+    struct slice a = take_of("m", "a"), b = take_of("m", "b");
+    assert_int_equal(die(a), QUEUE_OK);
+    assert_int_equal(call_topic(QUEUE_TOPIC_REDRIVE, "m")->status, QUEUE_OK);
+    assert_int_equal(die(take_of("m", "a")), QUEUE_OK);
+    assert_int_equal(change(QUEUE_CANCEL, "m", "a", false), QUEUE_CANCELLED);
+    assert_int_equal(answer(QUEUE_ACK, b), QUEUE_OK);
+    take_waiting("w", "acked=1 dead=1 cancelled=0 expired=0 missing=0");
+}
+
+static void a_dead_member_of_a_stopped_batch_that_is_replaced_does_not_count_again(void **state)
+{
+    NEEDS_BATCHES();
+    struct queue_push push = a_member("a");
+    begin_two(BATCH_STOP);
+    assert_int_equal(close_batch("w"), QUEUE_OK);
+    struct slice a = take_of("m", "a"), b = take_of("m", "b");
+    assert_int_equal(die(a), QUEUE_OK);
+    assert_int_equal(client_push(&w->client, &push, 1)->results[0].status, QUEUE_REPLACED);
+    ack_member("a");
+    assert_int_equal(answer(QUEUE_ACK, b), QUEUE_OK);
+    take_waiting("w", "acked=1 dead=1 cancelled=0 expired=0 missing=0");
+}
+
 static void an_id_of_a_stopped_member_may_be_used_again(void **state)
 {
     NEEDS_BATCHES();
@@ -581,6 +630,24 @@ static void a_waiting_job_is_not_replaced(void **state)
     push.on_conflict = CONFLICT_REJECT;
     assert_int_equal(client_push(&w->client, &push, 1)->results[0].status, QUEUE_CONFLICT);
     expect_waits_for("w", 2);
+}
+
+static void a_result_about_a_waiting_job_has_no_due(void **state)
+{
+    NEEDS_BATCHES();
+    struct queue_push push = a_push("w");
+    const enum record_conflict rules[] = {CONFLICT_KEEP, CONFLICT_REJECT, CONFLICT_REPLACE};
+    push.batch = &(struct queue_batch){.waits = true};
+    assert_int_equal(client_push(&w->client, &push, 1)->results[0].due_ms, 0);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        push.on_conflict = rules[i];
+        const struct queue_result *result = client_push(&w->client, &push, 1)->results;
+        assert_int_equal(result->state, JOB_DELAYED);
+        assert_int_equal(result->due_ms, 0);
+    }
+    assert_int_equal(close_batch("w"), QUEUE_OK);
+    push.on_conflict = CONFLICT_KEEP;
+    assert_int_not_equal(client_push(&w->client, &push, 1)->results[0].due_ms, 0);
 }
 
 static void run_ends_the_wait(void **state)
@@ -734,6 +801,9 @@ const struct CMUnitTest directed_batches[] = {
     CLAIM(stop_cancels_waiting_members),
     CLAIM(a_member_redriven_after_a_stop_is_an_ordinary_job),
     CLAIM(a_push_that_keeps_a_job_of_another_batch_is_a_conflict),
+    CLAIM(a_dead_member_that_is_removed_after_a_stop_counts_as_cancelled),
+    CLAIM(a_redriven_member_of_a_stopped_batch_does_not_count_again),
+    CLAIM(a_dead_member_of_a_stopped_batch_that_is_replaced_does_not_count_again),
     CLAIM(an_id_of_a_stopped_member_may_be_used_again),
     CLAIM(a_member_that_adds_one_keeps_the_batch_open),
     CLAIM(a_closed_batch_rejects_members),
@@ -741,6 +811,7 @@ const struct CMUnitTest directed_batches[] = {
     CLAIM(wait_at_most_ends_the_wait),
     CLAIM(the_delay_counts_from_the_end_of_the_wait),
     CLAIM(a_waiting_job_is_not_replaced),
+    CLAIM(a_result_about_a_waiting_job_has_no_due),
     CLAIM(run_ends_the_wait),
     CLAIM(a_reschedule_sets_the_delay_after_the_wait),
     CLAIM(members_outlive_a_cancelled_waiting_job),

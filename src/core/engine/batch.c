@@ -460,8 +460,8 @@ void batch_push_done(struct engine *engine, const struct batch_push *push, enum 
     if (!push->member_of || (!push->joins && push->before == after))
         return;
     struct batch *batch = batch_at(engine, push->member_of);
-    if (batch->is_gone || batch->rules.has_ended)
-        return;
+    if (batch->is_gone || batch->rules.has_ended || (batch->rules.is_stopped && !push->joins))
+        return; /* a dead member that is replaced after a stop is an ordinary job */
     life_batch_count(&batch->rules, push->joins, push->before, after);
     batch_changed(engine, push->member_of, now);
 }
@@ -493,7 +493,7 @@ void batch_member_changed(struct engine *engine, uint32_t id, enum batch_outcome
                           enum batch_outcome after, struct engine_now now)
 {
     struct batch *batch = batch_at(engine, id);
-    /* After a stop only the ends of leases count, which batch_entry_ended counts. */
+    /* After a stop only the ends of members count, which batch_entry_ended counts. */
     if (before == after || batch->is_gone || batch->rules.has_ended || batch->rules.is_stopped)
         return;
     life_batch_count(&batch->rules, false, before, after);
@@ -502,16 +502,18 @@ void batch_member_changed(struct engine *engine, uint32_t id, enum batch_outcome
     batch_changed(engine, id, now);
 }
 
-/* Counts the end of a lease that began before its batch was stopped. Every other member is a leftover, dead, or an ordinary job
- * since its redrive. */
+/* Counts the end of a member that was leased or dead when its batch was stopped. Every other member is a leftover, or an ordinary
+ * job since its redrive. */
 static void stopped_member_ended(struct engine *engine, uint32_t id, const struct entry *entry,
                                  enum record_reason reason, struct engine_now now)
 {
     struct batch *batch = batch_at(engine, id);
-    if (entry->state != JOB_LEASED || !batch_stop_concerns(engine, entry_extra(engine, entry)) ||
-        batch->is_gone || batch->rules.has_ended)
+    if ((entry->state != JOB_LEASED && entry->state != JOB_DEAD) ||
+        !batch_stop_concerns(engine, entry_extra(engine, entry)) || batch->is_gone ||
+        batch->rules.has_ended)
         return;
-    life_batch_count(&batch->rules, false, BATCH_UNFINISHED, life_outcome_of(reason));
+    life_batch_count(&batch->rules, false, life_outcome((enum job_state)entry->state),
+                     life_outcome_of(reason));
     batch_changed(engine, id, now);
 }
 

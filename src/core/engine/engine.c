@@ -506,7 +506,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     result->status = life.status;
     if (old) {
         result->state = (enum job_state)old->state;
-        result->due_ms = old->state == JOB_FINISHED ? 0 : entry_due_wall_ms(old, now.skew_ms);
+        if (old->state != JOB_FINISHED && !entry_waits_for_members(engine, old))
+            result->due_ms = entry_due_wall_ms(old, now.skew_ms);
     }
     if (life.step == LIFE_STAYS) {
         if (__builtin_expect(push->batch != NULL, 0) && old && old->state != JOB_FINISHED &&

@@ -179,7 +179,7 @@ enum batch_outcome life_outcome_of(enum record_reason reason)
 void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,
                       enum batch_outcome after)
 {
-    if (batch->has_ended || (batch->is_stopped && before == BATCH_DEAD))
+    if (batch->has_ended)
         return;
     if (!is_new)
         batch->counts.of[before]--;

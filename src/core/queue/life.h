@@ -124,7 +124,7 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
  *
  * A stop (BATCH_STOP at the first death; cancel of the waiting job with its members) closes the batch, counts all waiting members as
  * cancelled, and requests the cancel of the leased ones; their successors are dropped. A dead member that is redriven after a stop is an
- * ordinary job.
+ * ordinary job; one that is cancelled or purged counts as cancelled.
  *
  * A push with on_conflict=keep that names a batch of which the job is not a member is a CONFLICT, so that no batch is closed
  * without it.

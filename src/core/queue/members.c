@@ -14,7 +14,8 @@ struct members {
     struct members_order order; /* the texts are in this structure */
     struct members_listener listener;
     struct members_result result;
-    uint32_t left; /* members that may still be passed on */
+    uint32_t left;  /* members that may still be passed on */
+    bool continues; /* an earlier call */
     enum part part;
     size_t topic_bytes, inner_bytes;
     char topic[JOB_TOPIC_BYTES_MAX]; /* that is being searched, or was last */
@@ -134,6 +135,23 @@ static void search_part(struct members *members)
         members_finish(members, QUEUE_NO_MEMORY, false);
 }
 
+static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    members_finish(owner, reply->status, true);
+}
+
+/* Ends the list. If it is empty from the start to the end, its job must exist. */
+static void finish_list(struct members *members)
+{
+    if (members->left < members->order.limit || members->continues) {
+        members_finish(members, QUEUE_OK, true);
+        return;
+    }
+    queue_get_finished(members->queue, members->order.topic, members->order.id,
+                       (struct queue_reply_to){.done = on_looked_up, .owner = members});
+}
+
 /* Receives the topic after the current one. */
 static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -146,7 +164,7 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
     size_t at = queue_topics_after(reply->topics, reply->topic_count,
                                    slice_make(members->topic, members->topic_bytes));
     if (at == reply->topic_count) {
-        members_finish(members, QUEUE_OK, true);
+        finish_list(members);
         return;
     }
     struct slice name = reply->topics[at].name;
@@ -202,6 +220,7 @@ enum queue_status members_start(struct queue *queue, const struct members_order 
     members->listener = *listener;
     members->left = order->limit;
     members->part = PART_LIVE;
+    members->continues = order->cursor.len;
     if (!read_cursor(members, order->cursor) || order->topic.len > sizeof members->batch_topic ||
         order->id.len > sizeof members->batch_id) {
         free(members);

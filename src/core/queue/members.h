@@ -20,9 +20,10 @@ struct members_order {
 };
 
 struct members_result {
-    enum queue_status status; /* QUEUE_OK, or why it ended early */
-    uint64_t seen;            /* jobs examined */
-    struct slice cursor;      /* empty: at the end; valid during the call */
+    enum queue_status
+        status;    /* QUEUE_OK, NOT_FOUND (no member and no waiting job), or why it ended early */
+    uint64_t seen; /* jobs examined */
+    struct slice cursor; /* empty: at the end; valid during the call */
 };
 
 /* The callbacks. `owner` and `tag` are passed to all of them; no callback runs inside members_start. */

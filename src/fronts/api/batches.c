@@ -27,9 +27,11 @@ struct batched_job {
     uint16_t parent; /* index of the waiting job; NO_PARENT: the first job */
     uint16_t level;
     uint16_t members;
-    bool is_done;   /* pushed, or it was there */
-    bool is_known;  /* it was there */
-    bool is_unmade; /* a member of it was rejected */
+    bool is_done;    /* pushed, or it was there */
+    bool is_known;   /* it was there */
+    bool is_unmade;  /* a member of it was rejected */
+    bool is_doubted; /* its batch was closed before this call: it may be a member that has ended */
+    bool is_ended;   /* it is such a member */
     struct queue_result result;
 };
 
@@ -43,6 +45,7 @@ struct batched {
     /* after the reading */
     struct command *copy;            /* the pushes with their texts */
     uint16_t level;                  /* that is being pushed */
+    uint16_t looked_up;              /* the waiting job of doubted members */
     uint16_t sent_jobs[BATCHED_MAX]; /* jobs of the call in progress */
     struct queue_push level_pushes[BATCHED_MAX];
     struct queue_change closes[BATCHED_MAX];
@@ -259,7 +262,16 @@ static void close_all(struct batched *batched)
 
 static void push_level(struct batched *batched);
 
-/* Notes the result of a job. A member of a closed batch that was there before was pushed by an earlier call. */
+/* Sets what follows from the result of a job. A batch that is closed already lacks no member. */
+static void job_conclude(struct batched *batched, struct batched_job *job)
+{
+    job->is_done = queue_status_is_success(job->result.status);
+    job->is_known = job->result.status == QUEUE_EXISTED;
+    if (!job->is_done && job->parent != NO_PARENT && job->result.status != QUEUE_BATCH_CLOSED)
+        batched->jobs[job->parent].is_unmade = true;
+}
+
+/* Notes the result of a job. */
 static void note_result(struct batched *batched, uint32_t index, const struct queue_result *result)
 {
     struct batched_job *job = &batched->jobs[index];
@@ -268,12 +280,63 @@ static void note_result(struct batched *batched, uint32_t index, const struct qu
     job->result = *result;
     job->result.topic = push->topic;
     job->result.id = push->id;
-    if (result->status == QUEUE_BATCH_CLOSED && parent && parent->is_known)
-        job->result.status = QUEUE_EXISTED;
-    job->is_done = queue_status_is_success(job->result.status);
-    job->is_known = job->result.status == QUEUE_EXISTED;
-    if (!job->is_done && parent)
-        parent->is_unmade = true;
+    job->is_doubted = result->status == QUEUE_BATCH_CLOSED && parent && parent->is_known;
+    job_conclude(batched, job);
+}
+
+/* Returns whether this call repeats the one that closed the batch: the batch has as many members as the call, and as many of them
+ * have ended as are missing. */
+static bool is_repeat(const struct queue_waiting *waiting, uint32_t members, uint32_t missing)
+{
+    const uint32_t *of = waiting->counts.of;
+    return batch_members(&waiting->counts) >= members &&
+           (uint64_t)of[BATCH_ACKED] + of[BATCH_CANCELLED] + of[BATCH_EXPIRED] >= missing;
+}
+
+static void resolve_doubts(struct batched *batched);
+
+/* Receives a waiting job, and decides whether its missing members have ended or are new. */
+static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct batched *batched = owner;
+    const struct queue_waiting *waiting = reply->job_count ? reply->jobs[0].waiting : NULL;
+    uint32_t missing = 0;
+    (void)tag;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        batched_refuse(batched, reply->status);
+        return;
+    }
+    for (uint32_t i = 0; i < batched->count; i++)
+        missing += batched->jobs[i].is_doubted && batched->jobs[i].parent == batched->looked_up;
+    struct batched_job *parent = &batched->jobs[batched->looked_up];
+    bool is_ended = waiting && is_repeat(waiting, parent->members, missing);
+    for (uint32_t i = 0; i < batched->count; i++) {
+        struct batched_job *job = &batched->jobs[i];
+        if (!job->is_doubted || job->parent != batched->looked_up)
+            continue;
+        job->is_doubted = false;
+        job->is_ended = is_ended;
+        if (is_ended)
+            job->result.status = QUEUE_EXISTED;
+        job_conclude(batched, job);
+    }
+    resolve_doubts(batched);
+}
+
+/* Looks up the waiting job of the next doubted member; continues with the next level if there is none. */
+static void resolve_doubts(struct batched *batched)
+{
+    for (uint32_t i = 0; i < batched->count; i++) {
+        const struct batched_job *job = &batched->jobs[i];
+        if (!job->is_doubted)
+            continue;
+        batched->looked_up = job->parent;
+        queue_get(batched->front->queue, batched->copy->pushes[job->parent].topic,
+                  batched->copy->pushes[job->parent].id, reply_to_of(batched, on_looked_up));
+        return;
+    }
+    batched->level++;
+    push_level(batched);
 }
 
 static void on_level_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -286,8 +349,7 @@ static void on_level_pushed(void *owner, uint64_t tag, const struct queue_reply 
     }
     for (size_t i = 0; i < reply->result_count; i++)
         note_result(batched, batched->sent_jobs[i], &reply->results[i]);
-    batched->level++;
-    push_level(batched);
+    resolve_doubts(batched);
 }
 
 /* Pushes the jobs of a level whose waiting jobs are there. */
@@ -302,11 +364,16 @@ static void push_level(struct batched *batched)
         has_more = true;
         if (job->level > batched->level)
             continue;
-        if (job->parent != NO_PARENT && !batched->jobs[job->parent].is_done) {
-            batched->jobs[job->parent].is_unmade = true;
-            job->result = (struct queue_result){.status = QUEUE_NO_BATCH,
-                                                .topic = batched->copy->pushes[i].topic,
-                                                .id = batched->copy->pushes[i].id};
+        const struct batched_job *parent =
+            job->parent == NO_PARENT ? NULL : &batched->jobs[job->parent];
+        if (parent && (!parent->is_done || parent->is_ended)) {
+            job->is_ended =
+                parent->is_ended; /* the members of a member that has ended have ended */
+            job->result =
+                (struct queue_result){.status = job->is_ended ? QUEUE_EXISTED : QUEUE_NO_BATCH,
+                                      .topic = batched->copy->pushes[i].topic,
+                                      .id = batched->copy->pushes[i].id};
+            job_conclude(batched, job);
             continue;
         }
         batched->sent_jobs[count] = (uint16_t)i;

@@ -73,6 +73,36 @@ def test_a_batch_in_one_call_can_be_repeated(client):
     assert ack_next(client, "t", "w") == "acked=20 dead=0 cancelled=0 expired=0 missing=0"
 
 
+def results_of(answer):
+    return [result["result"] for result in answer["results"]]
+
+
+def test_a_new_member_after_the_close_is_rejected(client):
+    job, (a, b, c) = {"topic": "t", "id": "w"}, [{"topic": "m", "id": ident} for ident in "abc"]
+    push_batch(client, job, a, b)
+    answer = push_batch(client, job, a, b, c)
+    assert results_of(answer) == ["existed", "existed", "existed", "batch_closed"] and answer["closed"]
+    assert "parent" in answer["results"][3]["detail"] and client.call("GET", "/v1/topics/m/jobs/c").status == 404
+    assert results_of(push_batch(client, job, a, c)) == ["existed", "existed", "batch_closed"]
+    assert ack_next(client, "m", "a") is None
+    assert results_of(push_batch(client, job, a, b)) == ["existed"] * 3
+    assert results_of(push_batch(client, job, a, b, c))[3] == "batch_closed"
+    assert ack_next(client, "m", "b") is None
+    assert results_of(push_batch(client, job, a, b)) == ["existed"] * 3
+    assert ack_next(client, "t", "w") == "acked=2 dead=0 cancelled=0 expired=0 missing=0" and not client.take("m")
+
+
+def test_a_chain_can_be_repeated_when_its_first_steps_have_ended(client):
+    chain = {"topic": "c", "id": "3"}, {"topic": "c", "id": "2", "members": [{"topic": "c", "id": "1"}]}
+    push_batch(client, *chain)
+    assert ack_next(client, "c", "1") is None
+    assert results_of(push_batch(client, *chain)) == ["existed"] * 3
+    assert ack_next(client, "c", "2") == ONE
+    answer = push_batch(client, *chain)
+    assert results_of(answer) == ["existed"] * 3 and answer["closed"]
+    assert ack_next(client, "c", "3") == ONE and not client.take("c")
+
+
 def test_a_chain_stops_at_a_dead_job_and_continues_after_a_redrive(client):
     push_batch(client, {"topic": "c", "id": "3"}, {"topic": "c", "id": "2", "members": [{"topic": "c", "id": "1"}]})
     assert client.get("c", "3")["on_dead"] == "hold"
@@ -136,6 +166,19 @@ def test_a_list_of_members_continues_after_a_page_that_ends_with_a_topic(client)
     client.push("z", "3", batch_topic="t", batch_id="w")
     assert sorted(job["id"] for job in members_of(client)) == ["0", "1", "2", "3"]
     assert sorted(job["id"] for job in members_of(client, "&outcome=acked")) == ["0", "1", "2"]
+
+
+def test_a_list_of_members_needs_a_job_or_a_member(client):
+    where = "/v1/topics/t/jobs/w/members"
+    assert refusal(client, "GET", where) == (404, "not_found")
+    client.push("t", "w", waits="true")
+    assert members_of(client) == []
+    client.push("m", "a", batch_topic="t", batch_id="w")
+    client.good("POST", "/v1/topics/t/jobs/w/run")
+    client.ack(client.take("t")[0]["lease"])
+    assert [job["id"] for job in members_of(client)] == ["a"]
+    client.ack(client.take("m")[0]["lease"])
+    assert refusal(client, "GET", where) == (404, "not_found")
 
 
 def test_cancel_may_include_the_members(client):

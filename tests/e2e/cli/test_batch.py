@@ -85,7 +85,7 @@ def test_members_are_listed_with_their_outcomes_and_results(tarry, server):
         cursor = ["--cursor", more.group(1)]
     assert sorted(seen) == ["1", "2", "3"]
     assert "(bad_" in tarry("members", "reports", "w", "--outcome", "lost", code=REFUSED)
-    assert len(tarry("members", "reports", "none").splitlines()) == 1
+    tarry("members", "reports", "none", code=NOTHING)
     tarry("close", "reports", "none", code=NOTHING)
 
 

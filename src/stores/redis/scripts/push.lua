@@ -77,8 +77,10 @@ local AFTER, BATCHED = 4, 8 -- of on_conflict; of the flags of a spec
 local function meet(id, on_conflict, record, due, links)
     hang_new()
     local j = job_find(t, id)
-    if on_conflict == 2 then return pack('>BBI6', links and batches.is_other(j, links) and CONFLICT or EXISTED, shown_state(j), j.due) end
-    if on_conflict == 3 then return pack('>BBI6', CONFLICT, shown_state(j), j.due) end
+    if on_conflict == 2 or on_conflict == 3 then
+        local status = (on_conflict == 3 or links and batches.is_other(j, links)) and CONFLICT or EXISTED
+        return pack('>BBI6', status, shown_state(j), batches.own(t, j) and 0 or j.due)
+    end
     if on_conflict ~= AFTER and j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
     if links or j.flags % 32 >= batches.RECORD then
         local status

@@ -198,7 +198,6 @@ end
 
 -- Moves a member from one outcome to another; `before` nil: it is new.
 local function count_member(b, before, after)
-    if b.is_stopped and before == DEAD_MEMBER then return end
     if before then b[before] = b[before] - 1 end
     b[after] = b[after] + 1
     close_if_full(b)
