@@ -146,7 +146,8 @@ static const char *const mariadb_world[] = {
     "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification;"
     "DELETE FROM tarry.kept; DELETE FROM tarry.awaited; DELETE FROM tarry.grp;"
     "DELETE FROM tarry.grp_note; DELETE FROM tarry.job_grp;"
-    "DELETE FROM tarry.job_tried"};
+    "DELETE FROM tarry.job_tried; DELETE FROM tarry.batch; DELETE FROM tarry.batch_gate;"
+    "DELETE FROM tarry.batch_add; DELETE FROM tarry.member"};
 
 static struct database databases[] = {
     {
@@ -353,6 +354,7 @@ const struct driver driver_mariadb = {
     .name = "mariadb",
     .groups = true,
     .strict_groups = true,
+    .batches = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
@@ -371,6 +373,7 @@ const struct driver driver_mysql = {
     .name = "mysql",
     .groups = true,
     .strict_groups = true,
+    .batches = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */

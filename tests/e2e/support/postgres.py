@@ -30,7 +30,7 @@ class PostgresServer:
     functions = {"push": "push(%s, %s, %s * interval '1 ms', %s)",
                  "push_with": "push(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), body => %s, content_type => %s, priority => %s, on_conflict => %s)",
                  "reschedule": "reschedule(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), priority => %s)",
-                 "cancel": "cancel(%s, %s)", "run": "run(%s, %s)"}
+                 "cancel": "cancel(%s, %s)", "run": "run(%s, %s)", "close": "close(%s, %s)"}
 
     def __init__(self, *settings, copy_of=None, env=None):
         """`copy_of`: a replica that follows it. `env`: of the programs, such as another clock."""

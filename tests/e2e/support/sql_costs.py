@@ -43,7 +43,7 @@ KINDS = [
     ("find groups that may be served, for consumers that wait", "MariaDB: every 10 to 100 ms", None, r"SELECT h\.in_flight,h\.full_us"),
     ("add notes of groups", "MariaDB: each second, and with each take from a topic with groups", None, r"server_notes SELECT n, topic|FROM tarry\.grp_note FORCE INDEX"),
     ("remove groups that are not used", "MariaDB: each second", None, r"server_grps SELECT topic, grp FROM tarry\.grp FORCE INDEX \(grp_idle\)"),
-    ("add changes of batches", "each second, and after users' changes of batches; PostgreSQL", r"tarry\.batch_add", None),
+    ("add changes of batches", "each second, and after users' changes of batches", r"tarry\.batch_add", r"DISTINCT batch FROM tarry\.batch_add|FROM tarry\.batch b FORCE|FROM tarry\.batch_add FORCE"),
     ("compare kept jobs with the limits of their topics", "each second", r"WITH RECURSIVE k AS", r"MIN\(topic\)[^)]*FROM tarry\.kept"),
     ("read notifications of other servers", "MariaDB: with each look", None, r"SELECT n,what,name,due FROM tarry\.notification"),
     ("read events of other servers", "MariaDB: every 100 ms while a client listens", None, r"FROM tarry\.message FORCE INDEX \(message_at\)"),
@@ -166,11 +166,10 @@ def work(database, directory, seconds=6):
             other.push("ending", f"t-{number}", ttl="50ms")
             database.call("push", "busy", f"sql-{number}", 100, "x")
             other.push("kept", f"k-{number}")
-            if not has_groups:
-                other.push("waiting", f"w-{number}", waits="true")
-                for member in range(3):
-                    other.push("busy", f"m-{number}-{member}", batch_topic="waiting", batch_id=f"w-{number}")
-                database.do(f"SELECT tarry.close('waiting', 'w-{number}')")
+            other.push("waiting", f"w-{number}", waits="true")
+            for member in range(3):
+                other.push("busy", f"m-{number}-{member}", batch_topic="waiting", batch_id=f"w-{number}")
+            database.call("close", "waiting", f"w-{number}")
             if has_groups:
                 other.push("grouped", f"g-{number}", group=f"group-{number % 5}")
             other.push("held", f"h-{number}")

@@ -56,6 +56,10 @@ static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES 
         struct job *job = &call->jobs[call->job_count++].job;
         mysql_job_read(job, row + 2 + has_name, lengths + 2 + has_name, link->now_ms);
         read_held(&call->jobs[call->job_count - 1], row[1 + has_name]);
+        int64_t figures[SQL_WAITING_FIGURES];
+        if (mysql_waiting_read(mysql_waiting_text(row + 2 + has_name), figures) &&
+            !sql_waiting_show(call, &call->jobs[call->job_count - 1], figures, false))
+            return false;
         job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
         job->body = text_of(row, lengths, has_name);
     }
@@ -102,8 +106,10 @@ static bool read_list(struct mysql_link *link, const struct mysql_step *step, MY
     if (!read_jobs(link, call, result, false))
         return false;
     if (call->job_count > limit) {
-        const struct job *last = &call->jobs[limit - 1].job;
-        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        const struct queue_job *last = &call->jobs[limit - 1];
+        bool waits = last->waiting && !last->job.due_ms; /* which is not shown */
+        struct queue_cursor cursor = {.due_ms = waits ? MYSQL_WAIT_DUE : last->job.due_ms,
+                                      .sequence = last->job.sequence};
         call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
         call->job_count = limit;
     }
@@ -196,6 +202,10 @@ static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, 
     link->context->dropped[QUEUE_DROP_NUMBER] += row ? (uint64_t)mysql_number(row[4]) : 0;
     link->context->dropped[QUEUE_DROP_BYTES] += row ? (uint64_t)mysql_number(row[5]) : 0;
     call->more_kept = row && mysql_number(row[6]) != 0;
+    if (row && mysql_number(row[7])) {
+        link->batches.must_fold = true;
+        call->next_expire_ms = link->now_ms;
+    }
     mysql_messages_listen(link, call->listens);
     return true;
 }
@@ -241,7 +251,9 @@ static bool read_find(struct mysql_link *link, const struct mysql_step *step, MY
     out->status = QUEUE_OK;
     out->state = (enum job_state)mysql_number(row[0]);
     out->due_ms = mysql_number(row[1]);
-    if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
+    if (out->due_ms == MYSQL_WAIT_DUE)
+        out->due_ms = 0;
+    else if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
         out->state = JOB_READY;
     if (out->state == JOB_LEASED)
         out->due_ms = 0;
@@ -560,6 +572,7 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
         buffer_append_text(out, "CALL tarry.server_delete(");
         mysql_quote(out, command->topic);
         buffer_append_byte(out, ')');
+        mysql_append_batches_added(link);
         notify_topic(link, call);
         return;
     }
@@ -808,6 +821,8 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
             "SELECT %s FROM tarry.job FORCE INDEX (job_expire) WHERE expire<=%lld AND state=1 "
             "ORDER BY expire LIMIT %d FOR UPDATE SKIP LOCKED",
             mysql_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
+        if (link->batches.must_fold)
+            mysql_append_batches_added(link);
         break;
     case SQL_CALL_UPKEEP:
         buffer_append_format(procedure_of(link, call, read_upkeep),

@@ -9,6 +9,7 @@
 #include "sql/mysql/libmariadb.h"
 
 struct mysql_link;
+struct mysql_row;
 
 /* ---- rules (rules.c): transitions of jobs ---- */
 
@@ -17,6 +18,12 @@ struct mysql_link;
 void mysql_mark_new_topics(struct mysql_link *link);
 /* Applies all calls to the rows, which are locked, in the order of the calls. */
 void mysql_decide(struct mysql_link *link);
+/* Cancels a job that waits. */
+void mysql_row_cancel(struct mysql_link *link, struct mysql_row *row);
+/* Requests the cancel of a leased job, and drops its successor. */
+void mysql_row_request_cancel(struct mysql_row *row);
+/* Ends the wait for members. `is_run`: the job is due now, else after its delay, or at its time. */
+void mysql_row_wait_ends(struct mysql_link *link, struct mysql_row *row, bool is_run);
 
 /* ---- calls with statements of their own (calls.c) ---- */
 

@@ -2,6 +2,8 @@
 #include "sql/mysql/wire.h"
 #include "sql/topic.h"
 
+#include <stdlib.h>
+
 enum {
     JOB_COLUMN_ID,
     JOB_COLUMN_STATE,
@@ -30,7 +32,9 @@ enum {
     JOB_COLUMN_KEEP,
     JOB_COLUMN_PROGRESS,
     JOB_COLUMN_STEPS,
-    JOB_COLUMN_GROUP
+    JOB_COLUMN_GROUP,
+    JOB_COLUMN_BATCHES,
+    JOB_COLUMN_WAITING
 };
 
 const char mysql_job_columns[] =
@@ -38,11 +42,25 @@ const char mysql_job_columns[] =
     "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
     "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,j.keep,"
     "j.progress,j.backoff_steps,IF(j.grp IS NULL,NULL,(SELECT k.name FROM tarry.grp k WHERE "
-    "k.topic=j.topic AND k.grp=j.grp))";
+    "k.topic=j.topic AND k.grp=j.grp)),j.batches,IF(j.own IS "
+    "NULL,NULL,tarry.server_waiting(j.own))";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
     return slice_make(row[column] ? row[column] : "", lengths[column]);
+}
+
+const char *mysql_waiting_text(MYSQL_ROW row)
+{
+    return row[JOB_COLUMN_WAITING];
+}
+
+bool mysql_waiting_read(const char *text, int64_t figures[SQL_WAITING_FIGURES])
+{
+    char *at = (char *)(uintptr_t)text;
+    for (int i = 0; text && i < SQL_WAITING_FIGURES; i++)
+        figures[i] = strtoll(at, &at, 10);
+    return text != NULL;
 }
 
 uint64_t mysql_body_bytes(MYSQL_ROW row)
@@ -82,6 +100,7 @@ void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->keep_ms = mysql_number(row[JOB_COLUMN_KEEP]);
     job->progress = text_of(row, lengths, JOB_COLUMN_PROGRESS);
     job->group = text_of(row, lengths, JOB_COLUMN_GROUP);
+    job->batch = text_of(row, lengths, JOB_COLUMN_BATCHES);
     if (job->policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(text_of(row, lengths, JOB_COLUMN_STEPS), &job->policy.backoff);
 }

@@ -56,7 +56,7 @@ void mysql_row_takes_id(struct mysql_row *row, int64_t counts[SQL_COUNTS])
 
 static const char kept_into[] =
     "REPLACE INTO tarry.kept (topic,id,until,at,seq,first_due,taken,bytes,priority,attempt,outcome,"
-    "consumer,meta,error,history,progress,result_type,result,content_type,body) ";
+    "consumer,meta,error,history,progress,result_type,result,content_type,body,batches) ";
 
 static bool is_kept(const struct mysql_row *row)
 {
@@ -80,10 +80,11 @@ static void append_pushed(struct mysql_link *link, const struct mysql_row *row)
     mysql_quote_bytes(out, push->meta);
     buffer_append_text(out, ",NULL,NULL,NULL,NULL,NULL,");
     mysql_quote_bytes(out, keeps_body ? push->content_type : (struct slice){0});
-    buffer_append_text(out, keeps_body ? ",_binary" : ",NULL)");
-    if (!keeps_body)
-        return;
-    mysql_quote(out, push->body);
+    buffer_append_text(out, keeps_body ? ",_binary" : ",NULL");
+    if (keeps_body)
+        mysql_quote(out, push->body);
+    buffer_append_byte(out, ',');
+    mysql_quote_bytes(out, slice_make(row->form, row->form_bytes));
     buffer_append_byte(out, ')');
 }
 
@@ -158,7 +159,7 @@ static void append_group(struct mysql_link *link, struct mysql_row *const *rows,
         append_each(out, rows, count, append_result);
     else
         buffer_append_text(out, "NULL");
-    buffer_append_text(out, keeps_body ? ",content_type,body" : ",NULL,NULL");
+    buffer_append_text(out, keeps_body ? ",content_type,body,batches" : ",NULL,NULL,batches");
     buffer_append_text(out, " FROM tarry.job FORCE INDEX (PRIMARY) WHERE ");
     if (count == 1) {
         mysql_append_single_place(out, &first->stored_at);
@@ -349,13 +350,14 @@ enum {
     KEPT_RESULT,
     KEPT_CONTENT_TYPE,
     KEPT_HAS_BODY,
+    KEPT_BATCHES,
     KEPT_BODY,
     KEPT_COLUMNS
 };
 
 static const char kept_columns[] =
     "k.id,k.at,k.taken,k.seq,k.first_due,k.priority,k.attempt,k.outcome,k.consumer,k.meta,k.error,"
-    "k.history,k.progress,k.result_type,k.result,k.content_type,k.body IS NOT NULL,";
+    "k.history,k.progress,k.result_type,k.result,k.content_type,k.body IS NOT NULL,k.batches,";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
@@ -386,6 +388,7 @@ static void read_kept(struct queue_job *out, struct queue_end *end, MYSQL_ROW ro
     job->progress = text_of(row, lengths, KEPT_PROGRESS);
     job->content_type = text_of(row, lengths, KEPT_CONTENT_TYPE);
     job->body = text_of(row, lengths, KEPT_BODY);
+    job->batch = text_of(row, lengths, KEPT_BATCHES);
     *end = (struct queue_end){.outcome = (enum job_end)mysql_number(row[KEPT_OUTCOME]),
                               .finished_ms = mysql_number(row[KEPT_AT]),
                               .result = text_of(row, lengths, KEPT_RESULT),

@@ -6,11 +6,13 @@
 
 #include "sql/call.h"
 #include "sql/dialect.h"
+#include "sql/mysql/batch.h"
 #include "sql/mysql/flow.h"
 #include "sql/mysql/history.h"
 #include "sql/mysql/kept.h"
 #include "sql/mysql/notifications.h"
 #include "sql/mysql/rows.h"
+#include "sql/mysql/settle.h"
 #include "sql/mysql/takes.h"
 #include "sql/mysql/topics.h"
 #include "sql/mysql/transaction.h"
@@ -35,6 +37,7 @@ struct mysql_link {
     struct mysql_history history;
     struct mysql_takes takes;
     struct mysql_flow flow;
+    struct mysql_batches batches;
     struct mysql_inbox inbox;
     struct mysql_outbox outbox;
 };

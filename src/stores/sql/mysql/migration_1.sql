@@ -93,6 +93,8 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   backoff_steps VARBINARY(176), next_backoff_steps VARBINARY(176),
   grp BIGINT, next_grp BIGINT, -- number of its group; NULL: it has no group
   slot TINYINT NOT NULL DEFAULT 0, -- what its lease is counted in, as topic.flow: 1 its group, 2 its topic
+  batch BIGINT, own BIGINT, -- the batch whose member it is; the batch of its own members: it waits for them while its due is 140737488355328
+  batches VARBINARY(400),   -- of a member: its batch as job_batch_encode writes it
   PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
@@ -136,10 +138,39 @@ CREATE TABLE IF NOT EXISTS tarry.job_grp (
   topic INT NOT NULL, grp BIGINT NOT NULL, level INT NOT NULL, due BIGINT NOT NULL, seq BIGINT NOT NULL, PRIMARY KEY (topic, grp, level, due, seq)
 ) ENGINE=InnoDB;
 
+-- Jobs that wait for other jobs (queue/life.h): the members of each batch by their outcome. Only servers change a row, late in their transactions and in
+-- the order of the numbers.
+CREATE TABLE IF NOT EXISTS tarry.batch (
+  batch BIGINT NOT NULL PRIMARY KEY, -- the sequence of its waiting job when that was pushed
+  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- its waiting job
+  unfinished INT NOT NULL DEFAULT 0, acked INT NOT NULL DEFAULT 0, dead INT NOT NULL DEFAULT 0, cancelled INT NOT NULL DEFAULT 0, expired INT NOT NULL DEFAULT 0,
+  on_dead INT NOT NULL, -- 1 go, 2 hold, 3 stop
+  members INT NOT NULL, depth INT NOT NULL, -- members: expected; 0: not given
+  closed TINYINT NOT NULL DEFAULT 0, ended TINYINT NOT NULL DEFAULT 0, stopped TINYINT NOT NULL DEFAULT 0,
+  wait_span BIGINT NOT NULL, close_span BIGINT NOT NULL, wait_until BIGINT NOT NULL, close_by BIGINT NOT NULL,
+  KEY batch_topic (topic)
+) ENGINE=InnoDB;
+-- A push of a member has a shared lock on the row of its batch until the end of its transaction. A batch is closed by a transaction that has locked the
+-- row alone, so it has no member that is not counted.
+CREATE TABLE IF NOT EXISTS tarry.batch_gate (batch BIGINT NOT NULL PRIMARY KEY, closed TINYINT NOT NULL DEFAULT 0) ENGINE=InnoDB;
+-- Changes of batches by transactions that must not wait for their rows. A batch with such a row is not complete.
+CREATE TABLE IF NOT EXISTS tarry.batch_add (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, batch BIGINT NOT NULL, unfinished INT NOT NULL DEFAULT 0, acked INT NOT NULL DEFAULT 0,
+  dead INT NOT NULL DEFAULT 0, cancelled INT NOT NULL DEFAULT 0, expired INT NOT NULL DEFAULT 0,
+  mark INT NOT NULL DEFAULT 0, -- 1 it closes, 2 its wait ends, 3 it stops, 4 its job is run
+  KEY batch_add_batch (batch)
+) ENGINE=InnoDB;
+-- The members of batches that are jobs. Jobs of no batch have no rows here. gone: the topic was deleted, and the member is being counted.
+CREATE TABLE IF NOT EXISTS tarry.member (
+  batch BIGINT NOT NULL, topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  dead TINYINT NOT NULL DEFAULT 0, gone TINYINT NOT NULL DEFAULT 0, PRIMARY KEY (batch, topic, id), KEY member_topic (topic)
+) ENGINE=InnoDB;
+
 -- Where rows are deleted by: a DELETE by this is one of a single table, which has no index hint of its own.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM tarry.job FORCE INDEX (PRIMARY);
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job_key AS SELECT * FROM tarry.job_key FORCE INDEX (PRIMARY);
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job_grp AS SELECT * FROM tarry.job_grp FORCE INDEX (PRIMARY);
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_member AS SELECT * FROM tarry.member FORCE INDEX (PRIMARY);
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_grp_note AS SELECT * FROM tarry.grp_note FORCE INDEX (PRIMARY);
 
 -- The priority levels in which a topic has jobs. A take reads them here instead of searching the index for the next level among deleted jobs.
@@ -159,6 +190,7 @@ CREATE TABLE IF NOT EXISTS tarry.kept (
   consumer VARBINARY(64), meta BLOB, error VARBINARY(256), history VARBINARY(1024), progress VARBINARY(256),
   result_type VARBINARY(128), result LONGBLOB, -- of the ack
   content_type VARBINARY(128), body LONGBLOB, -- if the topic keeps bodies
+  batches VARBINARY(400), -- as in its job
   PRIMARY KEY (topic, id), KEY kept_until (until), KEY kept_at (topic, at, seq)
 ) ENGINE=InnoDB;
 
@@ -198,7 +230,7 @@ CREATE TABLE IF NOT EXISTS tarry.server (
 CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB;
 
 -- Notifications between servers, read with each of their looks: r: a job waits again behind the bounds; t: settings changed; d: jobs died;
--- l: look. A late commit has a low number: so a reader goes back in time, and does not continue from a number.
+-- l: look; b: batches changed. A late commit has a low number: so a reader goes back in time, and does not continue from a number.
 CREATE TABLE IF NOT EXISTS tarry.notification (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, what CHAR(1) CHARACTER SET ascii NOT NULL,
   name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY notified_at (at)
@@ -238,6 +270,40 @@ DROP FUNCTION IF EXISTS tarry.now_ms//
 -- counts: the hour that a session's time zone has twice at the end of summer does not show which of the two it is.
 CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
 RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) DIV 1000 + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
+
+-- ---- jobs that wait for members ----
+
+-- A number as job_batch_encode writes it: seven bits a byte, the lowest first.
+DROP FUNCTION IF EXISTS tarry.varint//
+CREATE FUNCTION tarry.varint(p_number BIGINT) RETURNS VARBINARY(10) DETERMINISTIC NO SQL SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_out VARBINARY(10) DEFAULT '';
+  WHILE p_number > 127 DO
+    SET v_out = CONCAT(v_out, UNHEX(LPAD(HEX(128 | (p_number & 127)), 2, '0'))), p_number = p_number >> 7;
+  END WHILE;
+  RETURN CONCAT(v_out, UNHEX(LPAD(HEX(p_number), 2, '0')));
+END//
+
+-- A batch as it is shown with its waiting job, with the changes that are not in its row yet: the numbers of sql/waiting.h, with blanks between.
+DROP FUNCTION IF EXISTS tarry.server_waiting//
+CREATE FUNCTION tarry.server_waiting(p_batch BIGINT) RETURNS VARCHAR(200) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT CONCAT_WS(' ', b.on_dead, b.closed OR COALESCE(MAX(a.mark IN (1, 3)), 0), b.ended, b.unfinished + COALESCE(SUM(a.unfinished), 0),
+    b.acked + COALESCE(SUM(a.acked), 0), b.dead + COALESCE(SUM(a.dead), 0), b.cancelled + COALESCE(SUM(a.cancelled), 0),
+    b.expired + COALESCE(SUM(a.expired), 0), b.members, b.wait_span, b.close_span)
+  FROM tarry.batch b LEFT JOIN tarry.batch_add a ON a.batch = b.batch AND NOT b.ended WHERE b.batch = p_batch GROUP BY b.batch)//
+
+-- Counts the members in a deleted topic as cancelled.
+DROP PROCEDURE IF EXISTS tarry.server_members_gone//
+CREATE PROCEDURE tarry.server_members_gone(IN p_topic INT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  IF EXISTS (SELECT 1 FROM tarry.member WHERE topic = p_topic) THEN
+    UPDATE tarry.member FORCE INDEX (member_topic) SET gone = 1 WHERE topic = p_topic; -- waits for transactions that end one of them
+    INSERT INTO tarry.batch_add (batch, unfinished, dead, cancelled) SELECT batch, -SUM(dead = 0), -SUM(dead), COUNT(*)
+      FROM tarry.member FORCE INDEX (member_topic) WHERE topic = p_topic AND gone = 1 GROUP BY batch;
+    DELETE FROM tarry.member WHERE topic = p_topic AND gone = 1;
+  END IF;
+END//
 
 -- ---- groups, limits, rates, holds ----
 
@@ -571,6 +637,8 @@ BEGIN
     IF EXISTS (SELECT 1 FROM tarry.awaited) THEN
       UPDATE tarry.awaited SET outcome = 9 WHERE topic = p_name AND outcome IS NULL;
     END IF;
+    CALL tarry.server_members_gone(v_topic);
+    INSERT INTO tarry.batch_add (batch) SELECT batch FROM tarry.batch FORCE INDEX (batch_topic) WHERE topic = v_topic;
     SELECT 1, COALESCE(SUM(x.jobs), 0) FROM (
       SELECT SUM(fresh + retry + leased + dead) jobs FROM tarry.tally WHERE topic = v_topic UNION ALL
       SELECT SUM(fresh + retry + leased + dead) FROM tarry.tally_add WHERE topic = v_topic) x;
@@ -830,9 +898,11 @@ BEGIN
     SELECT MIN(t.topic) INTO v_topic FROM tarry.topic t WHERE t.name IS NULL AND (t.paused_until < v_now - 86400000
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.kept f WHERE f.topic = t.topic)
+      OR EXISTS (SELECT 1 FROM tarry.member f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.grp f WHERE f.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.job_grp f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
+      CALL tarry.server_members_gone(v_topic); -- of pushes that were under way when the topic was deleted
       INSERT INTO tarry.server_places (topic, level, due, seq) SELECT topic, level, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
         FOR UPDATE SKIP LOCKED;
       DELETE x, k FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
@@ -869,7 +939,7 @@ BEGIN
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
       (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(listen_until > v_now), 0),
-      COALESCE(v_number, 0), COALESCE(v_bytes, 0), COALESCE(v_more, 0)
+      COALESCE(v_number, 0), COALESCE(v_bytes, 0), COALESCE(v_more, 0), EXISTS (SELECT 1 FROM tarry.batch_add)
     FROM tarry.server WHERE server <> p_server;
 END//
 
@@ -1020,13 +1090,59 @@ BEGIN
   END IF;
 END//
 
+-- Adds a change of a batch for the servers: the outcome of a member before and after (0 unfinished, 1 acked, 2 dead, 3 cancelled, 4 expired; before NULL: it is a
+-- new member; both NULL: no change), and a mark of tarry.batch_add.
+DROP PROCEDURE IF EXISTS tarry.add_to_batch//
+CREATE PROCEDURE tarry.add_to_batch(IN p_batch BIGINT, IN p_before INT, IN p_after INT, IN p_mark INT)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  INSERT INTO tarry.batch_add (batch, unfinished, acked, dead, cancelled, expired, mark) VALUES (p_batch,
+    COALESCE(p_after = 0, 0) - COALESCE(p_before = 0, 0), COALESCE(p_after = 1, 0) - COALESCE(p_before = 1, 0), COALESCE(p_after = 2, 0) - COALESCE(p_before = 2, 0),
+    COALESCE(p_after = 3, 0) - COALESCE(p_before = 3, 0), COALESCE(p_after = 4, 0) - COALESCE(p_before = 4, 0), p_mark);
+  IF p_before IS NOT NULL OR p_after IS NULL THEN -- a new member can wait for the upkeep
+    INSERT INTO tarry.notification (at, server, what, name, due) VALUES (tarry.now_ms(), 0, 'b', '', 0);
+  END IF;
+END//
+
+-- Checks whether a new member may join the batch of a waiting job, and keeps the batch from being closed until the end of the transaction.
+DROP PROCEDURE IF EXISTS tarry.join_batch//
+CREATE PROCEDURE tarry.join_batch(IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_batch BIGINT, OUT p_form VARBINARY(400))
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_closed, v_stopped, v_depth, v_topic INT;
+  DECLARE v_members, v_total BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT t.topic, j.own INTO v_topic, p_batch FROM tarry.topic t LEFT JOIN tarry.job j ON j.topic = t.topic AND j.id = p_id WHERE t.name = p_topic;
+  IF p_batch IS NULL THEN -- a snapshot of the caller's may be older than it
+    SELECT own INTO p_batch FROM tarry.job FORCE INDEX (job_id) WHERE topic = v_topic AND id = p_id LOCK IN SHARE MODE;
+  END IF;
+  SELECT closed INTO v_closed FROM tarry.batch_gate WHERE batch = p_batch LOCK IN SHARE MODE;
+  IF v_closed IS NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'no job of this topic and id waits for members, push it first by tarry.push_waiting';
+  END IF;
+  SELECT v_closed OR b.closed OR b.ended OR b.stopped OR COALESCE(MAX(a.mark IN (1, 3)), 0), b.depth, b.members,
+      b.unfinished + b.acked + b.dead + b.cancelled + b.expired + COALESCE(SUM(a.unfinished + a.acked + a.dead + a.cancelled + a.expired), 0)
+    INTO v_closed, v_depth, v_members, v_total
+    FROM tarry.batch b LEFT JOIN tarry.batch_add a ON a.batch = b.batch WHERE b.batch = p_batch GROUP BY b.batch;
+  IF v_closed OR (v_members > 0 AND v_total >= v_members) THEN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the batch is closed, push its members before tarry.close';
+  ELSEIF v_total >= 1000000 THEN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the batch has 1,000,000 members';
+  ELSEIF v_depth >= 16 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'members that wait for members have more than 16 levels';
+  END IF;
+  SET p_form = CONCAT(UNHEX('01'), tarry.varint(LENGTH(p_topic)), CAST(p_topic AS BINARY), tarry.varint(LENGTH(p_id)), CAST(p_id AS BINARY),
+    tarry.varint(p_batch), tarry.varint(COALESCE(v_depth, 0) + 1));
+END//
+
 DROP PROCEDURE IF EXISTS tarry.push_with//
 CREATE PROCEDURE tarry.push_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
   IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
   IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
-CALL tarry.push_in_group(p_topic, p_id, p_delay_ms, p_at_ms, p_body, p_content_type, p_priority, p_on_conflict, NULL, p_result)//
+CALL tarry.push_any(p_topic, p_id, p_delay_ms, p_at_ms, p_body, p_content_type, p_priority, p_on_conflict, NULL, NULL, NULL, FALSE, NULL, NULL, NULL, NULL, p_result)//
 
 DROP PROCEDURE IF EXISTS tarry.push_in_group//
 CREATE PROCEDURE tarry.push_in_group(
@@ -1034,9 +1150,45 @@ CREATE PROCEDURE tarry.push_in_group(
   IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
   IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, IN p_group VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.push_any(p_topic, p_id, p_delay_ms, p_at_ms, p_body, p_content_type, p_priority, p_on_conflict, p_group, NULL, NULL, FALSE, NULL, NULL, NULL, NULL, p_result)//
+
+-- Pushes a member of the batch of a waiting job.
+DROP PROCEDURE IF EXISTS tarry.push_member//
+CREATE PROCEDURE tarry.push_member(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_body LONGBLOB, IN p_batch_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_batch_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  IF p_batch_topic IS NULL OR p_batch_id IS NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'batch_topic and batch_id belong together, give both';
+  END IF;
+  CALL tarry.push_any(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, NULL, p_batch_topic, p_batch_id, FALSE, NULL, NULL, NULL, NULL, p_result);
+END//
+
+-- Pushes a job that waits for members, with the options of the API; NULL: the default. p_batch_topic, p_batch_id: it is also a member of another batch.
+DROP PROCEDURE IF EXISTS tarry.push_waiting//
+CREATE PROCEDURE tarry.push_waiting(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_body LONGBLOB, IN p_members BIGINT, IN p_wait_at_most_ms BIGINT, IN p_close_within_ms BIGINT,
+  IN p_on_dead VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, IN p_batch_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_batch_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.push_any(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, NULL, p_batch_topic, p_batch_id, TRUE, p_members, p_wait_at_most_ms, p_close_within_ms,
+  p_on_dead, p_result)//
+
+DROP PROCEDURE IF EXISTS tarry.push_any//
+CREATE PROCEDURE tarry.push_any(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
+  IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, IN p_group VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_batch_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_batch_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_waits BOOLEAN,
+  IN p_members BIGINT, IN p_wait_at_most_ms BIGINT, IN p_close_within_ms BIGINT, IN p_on_dead VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt, v_was_level INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next, v_grp, v_was_grp, v_flow, v_most BIGINT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next, v_grp, v_was_grp, v_flow, v_most, v_first, v_own, v_batch, v_was_batch, v_was_own, v_named BIGINT;
+  DECLARE v_form, v_was_form VARBINARY(400);
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -1058,9 +1210,25 @@ BEGIN
   IF p_on_conflict IS NOT NULL AND p_on_conflict NOT IN ('replace', 'keep', 'reject', 'after') THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_conflict, write replace, keep, reject or after';
   END IF;
+  IF p_members < 1 OR p_members > 1000000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'members is not between 1 and 1000000';
+  END IF;
+  IF p_wait_at_most_ms < 1 OR p_wait_at_most_ms > 315619200000 OR p_close_within_ms < 1 OR p_close_within_ms > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'wait_at_most_ms or close_within_ms is not between 1 ms and 10 years';
+  END IF;
+  IF p_on_dead IS NOT NULL AND p_on_dead NOT IN ('go', 'hold', 'stop') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_dead, write go, hold or stop';
+  END IF;
+  IF (p_batch_topic IS NULL) <> (p_batch_id IS NULL) THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'batch_topic and batch_id belong together, give both';
+  END IF;
   CALL tarry.may(p_topic);
+  IF p_batch_topic IS NOT NULL THEN
+    CALL tarry.may(p_batch_topic);
+  END IF;
   SET v_now = tarry.now_ms();
   CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
+  SET v_first = v_due;
   SELECT topic, priority, on_conflict, ttl, max_jobs, history, flow INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history, v_flow
     FROM tarry.topic WHERE name = p_topic;
   IF v_topic IS NULL THEN
@@ -1101,14 +1269,29 @@ BEGIN
     INSERT INTO tarry.number () VALUES ();
     SET v_seq = LAST_INSERT_ID() * 4096;
     SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
+    IF p_waits THEN
+      IF RAND() < 0.02 AND (SELECT COUNT(*) FROM tarry.batch) >= 100000 THEN -- not for each push: it reads all of them
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '100,000 jobs wait for members';
+      END IF;
+      SET v_own = v_seq, v_first = CASE WHEN p_delay_ms > 0 THEN -p_delay_ms WHEN p_at_ms IS NOT NULL THEN v_due ELSE 0 END, v_due = 140737488355328,
+        v_expire = v_now + LEAST(COALESCE(p_wait_at_most_ms, 604800000), COALESCE(p_close_within_ms, 3600000)) + 1;
+    END IF;
+    IF p_batch_topic IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tarry.job WHERE topic = v_topic AND id = p_id) THEN
+      CALL tarry.join_batch(p_batch_topic, p_batch_id, v_batch, v_form);
+    END IF;
     BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
       DECLARE EXIT HANDLER FOR 1062 SET v_exists = 1;
       INSERT INTO tarry.job_key VALUES (v_topic, p_id);
-      INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body, grp)
-        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body, v_grp);
+      INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body, grp, batch, own, batches)
+        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_first, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body, v_grp,
+          v_batch, v_own, v_form);
     END;
     IF NOT v_exists THEN
       SET p_result = 'created';
+      IF v_batch IS NOT NULL THEN
+        INSERT INTO tarry.member (batch, topic, id) VALUES (v_batch, v_topic, p_id);
+        CALL tarry.add_to_batch(v_batch, NULL, 0, 0);
+      END IF;
       IF v_flow & 1 > 0 THEN
         CALL tarry.move_job(v_topic, NULL, NULL, NULL, NULL, v_grp, v_priority, v_due, v_seq);
       END IF;
@@ -1118,13 +1301,25 @@ BEGIN
         DELETE FROM tarry.kept WHERE topic = v_topic AND id = p_id;
         INSERT INTO tarry.tally_add (topic, kept, kept_bytes) VALUES (v_topic, -1, -v_bytes);
       END IF;
-    ELSEIF v_how = 2 THEN SET p_result = 'existed';
+    ELSEIF v_how = 2 THEN
+      SET p_result = 'existed';
+      IF p_batch_topic IS NOT NULL AND NOT (SELECT batch FROM tarry.job WHERE topic = v_topic AND id = p_id)
+          <=> (SELECT j.own FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.id = p_batch_id WHERE t.name = p_batch_topic) THEN
+        SET p_result = 'conflict';
+      END IF;
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
     ELSE
       CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
-      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due, grp INTO v_state, v_attempt, v_bytes, v_next, v_was_grp
+      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due, grp, batch, own, batches
+        INTO v_state, v_attempt, v_bytes, v_next, v_was_grp, v_was_batch, v_was_own, v_was_form
         FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
-      IF v_state = 3 AND v_how = 4 THEN
+      IF p_batch_topic IS NOT NULL THEN
+        SELECT j.own INTO v_named FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.id = p_batch_id WHERE t.name = p_batch_topic;
+      END IF;
+      IF v_state = 1 AND v_was_due = 140737488355328 THEN SET p_result = 'waits';
+      ELSEIF p_batch_topic IS NOT NULL AND NOT v_named <=> v_was_batch AND (v_state <> 3 OR v_how = 4) THEN SET p_result = 'conflict';
+      ELSEIF v_state = 3 AND p_waits THEN SET p_result = 'leased';
+      ELSEIF v_state = 3 AND v_how = 4 THEN
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET next_due = v_due, next_seq = v_seq, next_priority = v_priority, next_lease = NULL, next_ttl = NULL,
             next_backoff_kind = NULL, next_backoff_first = NULL, next_backoff_max = NULL, next_max_attempts = NULL,
             next_backoff_steps = NULL,
@@ -1134,14 +1329,26 @@ BEGIN
       ELSEIF v_state = 3 THEN SET p_result = 'leased';
       ELSE
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
-            first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
+            first_due = v_first, own = v_own, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
             backoff_max = NULL, backoff_steps = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
             body_bytes = LENGTH(p_body), body = p_body, grp = v_grp
           WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
         IF v_flow & 1 > 0 THEN
           CALL tarry.move_job(v_topic, v_was_grp, v_was_level, v_was_due, v_was_seq, v_grp, v_priority, v_due, v_seq);
         END IF;
-        SET p_result = 'replaced';
+        SET p_result = 'replaced', v_batch = v_was_batch;
+        IF v_was_own IS NOT NULL THEN
+          CALL tarry.add_to_batch(v_was_own, NULL, NULL, 0);
+        END IF;
+        IF v_was_batch IS NOT NULL AND v_state = 4 THEN
+          IF EXISTS (SELECT 1 FROM tarry.batch WHERE batch = v_was_batch AND stopped) THEN -- it is an ordinary job
+            UPDATE tarry.job FORCE INDEX (PRIMARY) SET batch = NULL, batches = NULL WHERE topic = v_topic AND level = v_priority AND due = v_due AND seq = v_seq;
+            DELETE FROM tarry.member WHERE batch = v_was_batch AND topic = v_topic AND id = p_id;
+          ELSE
+            UPDATE tarry.member SET dead = 0 WHERE batch = v_was_batch AND topic = v_topic AND id = p_id;
+            CALL tarry.add_to_batch(v_was_batch, 2, 0, 0);
+          END IF;
+        END IF;
         IF v_history > 0 THEN
           INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
             VALUES (v_now, v_topic, p_id, 'replaced', v_attempt, SUBSTRING_INDEX(USER(), '@', 1));
@@ -1149,6 +1356,13 @@ BEGIN
         INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, replaced)
           VALUES (v_topic, 1 - (v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
       END IF;
+    END IF;
+    IF p_waits AND p_result IN ('created', 'replaced') THEN
+      INSERT INTO tarry.batch_gate (batch) VALUES (v_own);
+      INSERT INTO tarry.batch (batch, topic, id, on_dead, members, depth, wait_span, close_span, wait_until, close_by)
+        VALUES (v_own, v_topic, p_id, COALESCE(NULLIF(FIELD(p_on_dead, 'go', 'hold', 'stop'), 0), 1), COALESCE(p_members, 0),
+          IF(v_batch IS NULL, 0, COALESCE((SELECT b.depth FROM tarry.batch b WHERE b.batch = v_batch), 0) + 1), COALESCE(p_wait_at_most_ms, 604800000),
+          COALESCE(p_close_within_ms, 3600000), v_now + COALESCE(p_wait_at_most_ms, 604800000) + 1, v_now + COALESCE(p_close_within_ms, 3600000) + 1);
     END IF;
   END IF;
   DO LAST_INSERT_ID(v_saved);
@@ -1219,7 +1433,7 @@ CREATE PROCEDURE tarry.cancel_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_level, v_state, v_attempt INT;
-  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next, v_keep, v_now, v_grp, v_flow BIGINT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next, v_keep, v_now, v_grp, v_flow, v_batch, v_own BIGINT;
   DECLARE v_keep_body TINYINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -1232,7 +1446,8 @@ BEGIN
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
     CALL tarry.lock_job(v_topic, p_id, v_level, v_due, v_seq);
-    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, COALESCE(keep, v_keep), grp INTO v_state, v_attempt, v_bytes, v_keep, v_grp
+    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, COALESCE(keep, v_keep), grp, batch, own
+      INTO v_state, v_attempt, v_bytes, v_keep, v_grp, v_batch, v_own
       FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq FOR UPDATE;
     IF v_state = 3 AND p_request THEN
       UPDATE tarry.job SET cancel_requested = 1, next_due = NULL, next_body = NULL
@@ -1244,9 +1459,9 @@ BEGIN
     ELSEIF v_state IS NOT NULL THEN
       IF v_keep > 0 THEN
         SET v_now = tarry.now_ms();
-        INSERT INTO tarry.kept (topic, id, until, at, seq, first_due, taken, bytes, priority, attempt, outcome, meta, error, history, content_type, body)
+        INSERT INTO tarry.kept (topic, id, until, at, seq, first_due, taken, bytes, priority, attempt, outcome, meta, error, history, content_type, body, batches)
           SELECT topic, id, v_now + v_keep + 1, v_now, seq, first_due, 0, LENGTH(id) + COALESCE(LENGTH(meta), 0) + IF(v_keep_body, body_bytes, 0) + 64,
-              priority, attempt, 2, meta, error, history, IF(v_keep_body, content_type, NULL), IF(v_keep_body, body, NULL)
+              priority, attempt, 2, meta, error, history, IF(v_keep_body, content_type, NULL), IF(v_keep_body, body, NULL), batches
             FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
         INSERT INTO tarry.tally_add (topic, kept, kept_bytes) SELECT topic, 1, bytes FROM tarry.kept WHERE topic = v_topic AND id = p_id;
       END IF;
@@ -1259,6 +1474,13 @@ BEGIN
         CALL tarry.move_job(v_topic, v_grp, v_level, v_due, v_seq, NULL, NULL, NULL, NULL);
       END IF;
       SET p_result = 'cancelled';
+      IF v_batch IS NOT NULL THEN
+        DELETE FROM tarry.member WHERE batch = v_batch AND topic = v_topic AND id = p_id;
+        CALL tarry.add_to_batch(v_batch, IF(v_state = 4, 2, 0), 3, 0);
+      END IF;
+      IF v_own IS NOT NULL THEN
+        CALL tarry.add_to_batch(v_own, NULL, NULL, 0);
+      END IF;
       IF v_history > 0 THEN
         INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
           VALUES (tarry.now_ms(), v_topic, p_id, 'cancelled', v_attempt, SUBSTRING_INDEX(USER(), '@', 1));
@@ -1287,7 +1509,7 @@ CREATE PROCEDURE tarry.reschedule(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_state, v_priority, v_was_level INT;
-  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl, v_was_due, v_was_seq, v_grp, v_flow BIGINT;
+  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl, v_was_due, v_was_seq, v_grp, v_flow, v_expire BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL tarry.may(p_topic);
   IF p_priority < 0 OR p_priority > 65535 THEN
@@ -1303,8 +1525,8 @@ BEGIN
   IF v_state = 1 THEN
     SET v_state = NULL;
     CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
-    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl, grp
-      INTO v_state, v_priority, v_due, v_first, v_own_ttl, v_grp FROM tarry.job FORCE INDEX (PRIMARY)
+    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl, grp, expire
+      INTO v_state, v_priority, v_due, v_first, v_own_ttl, v_grp, v_expire FROM tarry.job FORCE INDEX (PRIMARY)
       WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
   END IF;
   IF v_state = 1 THEN
@@ -1312,9 +1534,12 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM tarry.level WHERE topic = v_topic AND level = v_priority) THEN
       INSERT IGNORE INTO tarry.level VALUES (v_topic, v_priority);
     END IF;
-    SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
+    SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0)), v_expire = IF(v_was_due = 140737488355328, v_expire, GREATEST(v_due, v_first + v_ttl));
+    IF v_was_due = 140737488355328 THEN -- it waits for members: this sets its due after the end of the wait
+      SET v_due = v_was_due, v_first = CASE WHEN p_delay_ms > 0 THEN -p_delay_ms WHEN p_at_ms IS NOT NULL THEN v_first WHEN p_delay_ms IS NULL THEN v_first ELSE 0 END;
+    END IF;
     UPDATE tarry.job FORCE INDEX (PRIMARY) SET due = v_due, first_due = v_first, priority = v_priority, level = v_priority, by_sql = 1,
-        expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
+        expire = v_expire WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
     IF v_flow & 1 > 0 THEN
       CALL tarry.move_job(v_topic, v_grp, v_was_level, v_was_due, v_was_seq, v_grp, v_priority, v_due, v_was_seq);
     END IF;
@@ -1330,12 +1555,36 @@ CREATE PROCEDURE tarry.run(
   OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
+  DECLARE v_own BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL tarry.may(p_topic);
-  IF EXISTS (SELECT 1 FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
+  SELECT j.own INTO v_own FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id AND j.state = 1 AND j.due = 140737488355328;
+  IF v_own IS NOT NULL THEN -- it waits for members: the servers end its wait
+    CALL tarry.add_to_batch(v_own, NULL, NULL, 4);
+    SET p_result = 'ok';
+  ELSEIF EXISTS (SELECT 1 FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
       WHERE t.name = p_topic AND j.id = p_id AND j.state = 1 AND j.due <= tarry.now_ms()) THEN
     SET p_result = 'ok'; -- it is due already, and keeps its place
   ELSE
     CALL tarry.reschedule(p_topic, p_id, 0, NULL, NULL, p_result);
+  END IF;
+END//
+
+-- Closes the batch of a waiting job: it gets no more members.
+DROP PROCEDURE IF EXISTS tarry.close//
+CREATE PROCEDURE tarry.close(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_own BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL tarry.may(p_topic);
+  SET p_result = 'not_found';
+  SELECT j.own INTO v_own FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id;
+  IF v_own IS NOT NULL THEN
+    CALL tarry.add_to_batch(v_own, NULL, NULL, 1);
+    SET p_result = 'ok';
   END IF;
 END//
 
@@ -1347,7 +1596,7 @@ READS SQL DATA SQL SECURITY DEFINER
 BEGIN
   CALL tarry.may(p_topic);
   SELECT CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased'
-      WHEN j.state = 4 THEN 'dead' WHEN k.at IS NOT NULL THEN 'finished' END AS state, FROM_UNIXTIME((j.due - s.adjust_ms) / 1000) AS due,
+      WHEN j.state = 4 THEN 'dead' WHEN k.at IS NOT NULL THEN 'finished' END AS state, FROM_UNIXTIME((NULLIF(j.due, 140737488355328) - s.adjust_ms) / 1000) AS due,
       COALESCE(j.attempt, k.attempt) AS attempt, COALESCE(j.priority, k.priority) AS priority, COALESCE(j.body, k.body) AS body,
       ELT(k.outcome, 'acked', 'cancelled', 'expired') AS outcome, FROM_UNIXTIME((k.at - s.adjust_ms) / 1000) AS finished_at,
       CONVERT(k.result_type USING utf8mb4) AS content_type, k.result
@@ -1383,8 +1632,18 @@ DELIMITER ;
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.jobs AS
   SELECT t.name AS topic, j.id,
     CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased' ELSE 'dead' END AS state,
-    FROM_UNIXTIME((j.due - s.adjust_ms) / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
+    FROM_UNIXTIME((NULLIF(j.due, 140737488355328) - s.adjust_ms) / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic JOIN tarry.store s ON s.one = 1 WHERE t.name IS NOT NULL;
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.batches AS
+  SELECT t.name AS topic, b.id, b.closed OR COALESCE(a.closes, 0) AS closed, b.ended,
+    b.unfinished + COALESCE(a.unfinished, 0) + IF(b.on_dead = 2, b.dead + COALESCE(a.dead, 0), 0) AS waits_for, b.unfinished + COALESCE(a.unfinished, 0) AS unfinished,
+    b.acked + COALESCE(a.acked, 0) AS acked, b.dead + COALESCE(a.dead, 0) AS dead, b.cancelled + COALESCE(a.cancelled, 0) AS cancelled,
+    b.expired + COALESCE(a.expired, 0) AS expired, ELT(b.on_dead, 'go', 'hold', 'stop') AS on_dead, FROM_UNIXTIME((b.wait_until - s.adjust_ms) / 1000) AS wait_until
+  FROM tarry.batch b JOIN tarry.topic t ON t.topic = b.topic JOIN tarry.store s ON s.one = 1 LEFT JOIN (
+    SELECT batch, SUM(unfinished) AS unfinished, SUM(acked) AS acked, SUM(dead) AS dead, SUM(cancelled) AS cancelled, SUM(expired) AS expired, MAX(mark IN (1, 3)) AS closes
+      FROM tarry.batch_add GROUP BY batch) a ON a.batch = b.batch AND NOT b.ended
+  WHERE t.name IS NOT NULL;
 
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.topics AS
   SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > tarry.now_ms()) AS paused,

@@ -124,6 +124,7 @@ static void on_close(struct sql_link *base)
     mysql_events_fini(&link->history.events);
     mysql_taken_list_fini(&link->takes.list);
     mysql_flow_free(link);
+    mysql_batches_free(link);
     mysql_steps_fini(&link->wire.steps);
     mysql_ends_fini(&link->wire.ends);
     mysql_ends_fini(&link->wire.packet_steps);
@@ -161,6 +162,7 @@ const struct sql_dialect sql_mysql = {
     .keeps_finished = true,
     .groups = true,
     .strict_groups = true,
+    .batches = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,

@@ -39,6 +39,8 @@ static bool read_notifications(struct mysql_link *link, const struct mysql_step 
         notification.changed = row[1][0] == 't';
         notification.look = row[1][0] == 'l';
         notification.died = row[1][0] == 'd';
+        notification.batched = row[1][0] == 'b';
+        link->batches.must_fold = link->batches.must_fold || notification.batched;
         if (!sql_notification_list_add(&link->inbox.notifications, notification))
             return false;
     }

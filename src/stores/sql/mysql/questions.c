@@ -145,6 +145,38 @@ static const char *const checks[] = {
     "FROM "
     "tarry.grp k WHERE k.topic = j.topic AND k.grp = j.grp) HAVING COUNT(*) > 0",
 
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': the members of the batch of ', QUOTE(b.id), ' that "
+    "have "
+    "not ended and those that are dead differ by ', d.unfinished, ' and ', d.dead), "
+    "ABS(d.unfinished) + ABS(d.dead), CONCAT('INSERT INTO tarry.batch_add (batch, unfinished, "
+    "dead) VALUES (', CONCAT_WS(', ', b.batch, d.unfinished, d.dead), ')') FROM (SELECT x.batch, "
+    "COALESCE(m.live, 0) - x.unfinished - COALESCE(a.unfinished, 0) unfinished, COALESCE(m.dead, "
+    "0) - x.dead - COALESCE(a.dead, 0) dead FROM tarry.batch x LEFT JOIN (SELECT j.batch, "
+    "SUM(j.state <> 4) live, SUM(j.state = 4) dead FROM tarry.job j JOIN tarry.topic k ON k.topic "
+    "= j.topic AND k.name IS NOT NULL WHERE j.batch IS NOT NULL GROUP BY j.batch) m ON m.batch = "
+    "x.batch LEFT JOIN (SELECT batch, SUM(unfinished) unfinished, SUM(dead) dead FROM "
+    "tarry.batch_add GROUP BY batch) a ON a.batch = x.batch WHERE NOT x.ended) d JOIN tarry.batch "
+    "b ON b.batch = d.batch JOIN tarry.topic t ON t.topic = b.topic AND t.name IS NOT NULL WHERE "
+    "d.unfinished <> 0 OR d.dead <> 0 ORDER BY t.name, b.id",
+
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': the batch of ', QUOTE(b.id), ' has no waiting "
+    "job'), 1, CONCAT('INSERT INTO tarry.batch_add (batch) VALUES (', b.batch, ')') FROM "
+    "tarry.batch b JOIN tarry.topic t ON t.topic = b.topic AND t.name IS NOT NULL WHERE NOT EXISTS "
+    "(SELECT 1 FROM tarry.job j WHERE j.topic = b.topic AND j.id = b.id AND j.own = b.batch) AND "
+    "NOT EXISTS (SELECT 1 FROM tarry.batch_add a WHERE a.batch = b.batch) ORDER BY t.name, b.id",
+
+    "SELECT 'members that are not listed in their batch', COUNT(*), 'INSERT IGNORE INTO "
+    "tarry.member SELECT batch, topic, id, state = 4, 0 FROM tarry.job WHERE batch IS NOT NULL' "
+    "FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL WHERE j.batch "
+    "IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tarry.member m WHERE m.batch = j.batch AND m.topic "
+    "= j.topic AND m.id = j.id AND m.dead = (j.state = 4)) HAVING COUNT(*) > 0",
+
+    "SELECT 'entries of members without a job', COUNT(*), 'DELETE FROM tarry.member WHERE NOT "
+    "EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = tarry.member.topic AND j.id = "
+    "tarry.member.id AND j.batch = tarry.member.batch)' FROM tarry.member m JOIN tarry.topic t ON "
+    "t.topic = m.topic AND t.name IS NOT NULL WHERE NOT EXISTS (SELECT 1 FROM tarry.job j WHERE "
+    "j.topic = m.topic AND j.id = m.id AND j.batch = m.batch) HAVING COUNT(*) > 0",
+
     "SELECT 'leases ended more than a minute ago: no server is running, or all of them are too "
     "slow', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
     "(SELECT tarry.now_ms() - 60000) HAVING COUNT(*) > 0",

@@ -40,7 +40,10 @@ enum {
     ROW_STEPS,
     ROW_GROUP,
     ROW_SLOT,
-    ROW_NEXT_GROUP
+    ROW_NEXT_GROUP,
+    ROW_BATCH,
+    ROW_OWN,
+    ROW_BATCHES
 };
 
 const char mysql_row_columns[] =
@@ -48,13 +51,13 @@ const char mysql_row_columns[] =
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history,"
     "next_due,next_ttl,next_seq,next_priority,next_keep,keep,EXISTS(SELECT 1 FROM tarry.awaited),"
-    "backoff_steps,grp,slot,next_grp";
+    "backoff_steps,grp,slot,next_grp,batch,own,batches";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
     "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer,"
     "next_due,next_ttl,next_seq,next_priority,next_keep,grp,slot,next_grp,"
-    "EXISTS(SELECT 1 FROM tarry.awaited)";
+    "EXISTS(SELECT 1 FROM tarry.awaited),batch,own";
 
 /* ---- places ---- */
 
@@ -130,6 +133,12 @@ static void append_run(struct buffer *out, const struct mysql_run *run)
 
 /* ---- reading ---- */
 
+static void row_free(struct mysql_row *row)
+{
+    free(row->form);
+    free(row);
+}
+
 void mysql_rows_clear(struct mysql_link *link)
 {
     table_fini(&link->rows.ids.table);
@@ -137,7 +146,7 @@ void mysql_rows_clear(struct mysql_link *link)
     link->rows.ids = (struct mysql_ids){0};
     link->rows.places = (struct mysql_places){0};
     for (size_t i = 0; i < link->rows.list.count; i++)
-        free(link->rows.list.at[i]);
+        row_free(link->rows.list.at[i]);
     link->rows.list.count = 0;
     link->history.events.count = 0; /* they refer to the rows */
 }
@@ -148,6 +157,14 @@ static size_t key_write(char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX], ui
     memcpy(key, &topic, sizeof topic);
     memcpy(key + sizeof topic, id.at, id.len);
     return sizeof topic + id.len;
+}
+
+struct mysql_row *mysql_row_find(const struct mysql_link *link, uint32_t topic, struct slice id)
+{
+    char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX];
+    if (id.len > QUEUE_ONCE_ID_BYTES_MAX)
+        return NULL;
+    return mysql_ids_find(&link->rows.ids, slice_make(key, key_write(key, topic, id)));
 }
 
 static struct mysql_row *row_need(struct mysql_link *link, uint32_t topic, struct slice id)
@@ -239,6 +256,15 @@ static void read_next(struct mysql_row *out, MYSQL_ROW row, int column)
                                     .keep_ms = mysql_number(row[column + 4])};
 }
 
+/* Reads the batches of a row. What its calls mean for them may depend on their states. */
+static void read_batches(struct mysql_link *link, struct mysql_row *out, MYSQL_ROW row, int column)
+{
+    out->batch = out->stored_batch = mysql_number(row[column]);
+    out->own = out->stored_own = mysql_number(row[column + 1]);
+    if (out->own || (out->batch && out->state == JOB_DEAD))
+        link->batches.has_own = true;
+}
+
 /* Reads the columns of a group, which follow each other. */
 static void read_group(struct mysql_row *out, MYSQL_ROW row, int column)
 {
@@ -250,7 +276,7 @@ static void read_group(struct mysql_row *out, MYSQL_ROW row, int column)
 static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
     enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER, NEXT };
-    enum { GROUP = NEXT + 5, AWAITED = GROUP + 3 };
+    enum { GROUP = NEXT + 5, AWAITED = GROUP + 3, BATCH };
     struct mysql_row *out = read_place(link, row, lengths);
     link->is_awaited = link->is_awaited || mysql_number(row[AWAITED]) != 0;
     if (!out || out->is_whole)
@@ -263,6 +289,7 @@ static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long
     read_consumer(out, row, lengths, CONSUMER);
     read_next(out, row, NEXT);
     read_group(out, row, GROUP);
+    read_batches(link, out, row, BATCH);
     return true;
 }
 
@@ -300,6 +327,14 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
     read_consumer(out, row, lengths, ROW_CONSUMER);
     read_next(out, row, ROW_NEXT);
     read_group(out, row, ROW_GROUP);
+    read_batches(link, out, row, ROW_BATCH);
+    if (row[ROW_BATCHES] && lengths[ROW_BATCHES]) {
+        out->form = malloc(lengths[ROW_BATCHES]);
+        if (!out->form)
+            return NULL;
+        out->form_bytes = lengths[ROW_BATCHES];
+        memcpy(out->form, row[ROW_BATCHES], out->form_bytes);
+    }
     if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
         out->history_bytes = lengths[ROW_HISTORY];
         memcpy(out->history, row[ROW_HISTORY], out->history_bytes);
@@ -312,6 +347,19 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
 /* Suffix of locking reads. They do not wait for a locked row, since the database can only wait for
  * whole seconds. The call is repeated separately, so other calls need not wait with it. */
 static const char for_update[] = " FOR UPDATE NOWAIT";
+
+struct mysql_row *mysql_row_take(struct mysql_link *link, MYSQL_ROW row,
+                                 const unsigned long *lengths)
+{
+    struct mysql_row *read = row_read(link, row, lengths);
+    return read && mysql_topic_want_number(link, read->stored_at.topic) ? read : NULL;
+}
+
+bool mysql_row_resolve(struct mysql_link *link, struct mysql_row *row)
+{
+    row->topic = mysql_numbers_find(&link->topics.numbers, slice_make(row->key, sizeof(uint32_t)));
+    return row->topic && row->topic->number && row->topic->name[0] != '?';
+}
 
 /* Reads rows. `step->call`: the call that has selected them itself, or NULL. */
 bool mysql_read_rows(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
@@ -490,6 +538,21 @@ static bool keeps(const struct mysql_link *link, const struct sql_lease *lease)
     return topic && mysql_topic_keeps(topic);
 }
 
+/* Adds the leases of members that add others: their rows stay locked, so that they end afterwards. */
+static bool gather_parents(struct mysql_link *link, struct named_leases *leases,
+                           const struct sql_call *call)
+{
+    for (size_t i = 0; i < call->command->count; i++) {
+        const struct queue_batch *batch = call->command->pushes[i].batch;
+        struct sql_lease lease;
+        if (batch && batch->parent.len &&
+            sql_lease_parse(batch->parent, &link->context->key, &lease) &&
+            !name_lease(leases, &lease, false))
+            return false;
+    }
+    return true;
+}
+
 static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
 {
     EACH_CALL(link, call)
@@ -497,8 +560,13 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
         for (size_t i = 0; i < call->ends.count; i++)
             if (!name_lease(leases, &call->ends.at[i], false))
                 return false;
-        if (!sql_call_writes_items(call) || call->command->kind != COMMAND_ANSWER)
+        if (!sql_call_writes_items(call) || call->command->kind == COMMAND_CHANGE)
             continue;
+        if (call->command->kind == COMMAND_PUSH) {
+            if (!gather_parents(link, leases, call))
+                return false;
+            continue;
+        }
         for (size_t i = 0; i < call->command->count; i++) {
             const struct queue_answer *answer = &call->command->answers[i];
             struct queue_result unused;
@@ -767,6 +835,11 @@ static bool row_has_group(const struct mysql_row *row)
     return row->topic && row->topic->flow & MYSQL_FLOW_GROUPS;
 }
 
+static bool row_has_batches(const struct mysql_row *row)
+{
+    return row->batch || row->own;
+}
+
 static void append_fresh(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->push;
@@ -796,6 +869,11 @@ static void append_fresh(struct buffer *out, const struct mysql_row *row)
         append_bytes(out, policy_write_steps(&row->policy.backoff, steps));
     if (row_has_group(row))
         append_number_or_null(out, row->group);
+    if (row_has_batches(row)) {
+        append_number_or_null(out, row->batch);
+        append_number_or_null(out, row->own);
+        append_bytes(out, slice_make(row->form, row->batch ? row->form_bytes : 0));
+    }
     buffer_append_byte(out, ')');
 }
 
@@ -825,7 +903,7 @@ static void append_inserts(struct mysql_link *link)
     enum { STATEMENT_BYTES = 256 * 1024, STATEMENT_SHARE = 8 };
     struct buffer *out = NULL;
     size_t begun = 0, full = link->packet_bytes_max / STATEMENT_SHARE;
-    bool had_steps = false, had_group = false;
+    bool had_steps = false, had_group = false, had_batches = false;
     if (full > STATEMENT_BYTES)
         full = STATEMENT_BYTES;
     for (size_t i = 0; i < link->rows.list.count; i++) {
@@ -834,20 +912,23 @@ static void append_inserts(struct mysql_link *link)
             continue;
         bool is_large = row->push->body.len > full / 2;
         bool has_steps = row_has_steps(row), has_group = row_has_group(row);
+        bool has_batches = row_has_batches(row);
         if (!out || is_large || out->len - begun > full || has_steps != had_steps ||
-            has_group != had_group) {
+            has_group != had_group || has_batches != had_batches) {
             out = is_large ? mysql_statement_apart(link) : mysql_statement(link, NULL);
             if (out->failed)
                 return;
             begun = out->len;
             had_steps = has_steps;
             had_group = has_group;
+            had_batches = has_batches;
             buffer_append_format(
                 out,
                 "INSERT INTO tarry.job (topic,level,due,seq,id,state,attempt,priority,first_due,"
                 "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
-                "content_type,meta,error,body_bytes,body,keep%s%s) VALUES ",
-                has_steps ? ",backoff_steps" : "", has_group ? ",grp" : "");
+                "content_type,meta,error,body_bytes,body,keep%s%s%s) VALUES ",
+                has_steps ? ",backoff_steps" : "", has_group ? ",grp" : "",
+                has_batches ? ",batch,own,batches" : "");
         } else {
             buffer_append_byte(out, ',');
         }
@@ -971,6 +1052,10 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
     }
     if (row->next_change)
         append_next(out, row);
+    if (row->stored_batch && !row->batch) /* an update makes no job a member */
+        buffer_append_text(out, ",batch=NULL,batches=NULL");
+    if (row->stored_own && !row->own)
+        buffer_append_text(out, ",own=NULL");
     buffer_append_text(out, " WHERE ");
     mysql_append_single_place(out, &row->stored_at);
 }

@@ -74,6 +74,11 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     bool finishes_again;
     bool is_once; /* the name of a `once`, which must not be remembered by two transactions */
 
+    int64_t batch, stored_batch; /* number of the batch whose member it is, or 0 */
+    int64_t own, stored_own;     /* number of the batch of its own members, or 0 */
+    char *form;                  /* of a member: its batch, as it is stored */
+    size_t form_bytes;
+
     enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */
     int32_t level, priority;
     int64_t due_ms, first_due_ms, lease_until_ms, taken_ms, lease_span_ms, expire_ms;
@@ -136,6 +141,13 @@ struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *to
 /* The same for the `once` of a push. */
 struct mysql_row *mysql_row_of_once(struct mysql_link *link, struct mysql_topic *topic,
                                     struct slice once);
+/* Finds the row of an id in the transaction. Returns NULL if no call needs it. */
+struct mysql_row *mysql_row_find(const struct mysql_link *link, uint32_t topic, struct slice id);
+/* Reads a row that no call has named, and its topic. Returns NULL if out of memory. */
+struct mysql_row *mysql_row_take(struct mysql_link *link, MYSQL_ROW row,
+                                 const unsigned long *lengths);
+/* Sets the topic of such a row. Returns false if it was deleted. */
+bool mysql_row_resolve(struct mysql_link *link, struct mysql_row *row);
 struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place);
 extern const char mysql_row_columns[];
 /* Appends a condition that names rows of one topic and level, without its last bracket. It compares

@@ -64,6 +64,10 @@ static void row_end(struct mysql_link *link, struct mysql_row *row, enum job_end
                     const struct queue_answer *answer, int64_t counts[SQL_COUNTS])
 {
     mysql_row_ends(row, (int)end, answer, counts);
+    mysql_batch_job_ends(link, row,
+                         end == JOB_END_ACKED     ? BATCH_ACKED
+                         : end == JOB_END_EXPIRED ? BATCH_EXPIRED
+                                                  : BATCH_CANCELLED);
     row->exists = row->fresh = false;
     row->topic->jobs--;
     remember(row, link->now_ms);
@@ -83,7 +87,7 @@ static void note(struct mysql_link *link, const struct mysql_row *row,
     sql_effects_count(effects, row->topic->number, counts);
     if (row->exists)
         sql_effects_expire(effects, row->expire_ms);
-    if (waits && row->state == JOB_DELAYED)
+    if (waits && row->state == JOB_DELAYED && !mysql_row_waits(row))
         sql_effects_due(effects, slice_of(row->topic->name), row->due_ms);
     if (died && row->topic->has_extension) {
         struct sql_notification *notification =
@@ -104,7 +108,7 @@ static struct slice holder(const struct mysql_row *row)
 static void show(const struct mysql_row *row, int64_t now_ms, struct queue_result *out)
 {
     out->state = state_of(row, now_ms);
-    out->due_ms = out->state == JOB_LEASED ? 0 : row->due_ms;
+    out->due_ms = out->state == JOB_LEASED ? 0 : mysql_row_shown_due(row);
 }
 
 /* ---- push ---- */
@@ -210,6 +214,19 @@ static void set_next(struct mysql_link *link, struct mysql_row *row, const struc
     out->due_ms = row->next.due_ms;
 }
 
+static struct mysql_row *leased_row(struct mysql_link *link, const struct sql_lease *lease);
+
+/* Returns the batch of the member whose lease a push has, or 0. */
+static int64_t parent_batch(struct mysql_link *link, const struct queue_push *push)
+{
+    struct sql_lease lease;
+    if (!push->batch || !push->batch->parent.len ||
+        !sql_lease_parse(push->batch->parent, &link->context->key, &lease))
+        return 0;
+    const struct mysql_row *row = leased_row(link, &lease);
+    return row && row->lease_until_ms > link->now_ms ? row->batch : 0;
+}
+
 static enum queue_status push_one(struct mysql_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
@@ -240,7 +257,20 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     if (life.step == LIFE_STAYS) {
         if (row->exists && state != JOB_FINISHED)
             show(row, link->now_ms, out);
+        if (push->batch && row->exists && state != JOB_FINISHED && life.status == QUEUE_EXISTED &&
+            mysql_batch_is_other(link, push->batch, row))
+            return QUEUE_CONFLICT;
         return life.status;
+    }
+    struct mysql_batch_push batches = {0};
+    if (push->batch || row->own) {
+        enum queue_status status = mysql_batch_admit(link, push, row, life.step == LIFE_NEXT,
+                                                     parent_batch(link, push), &batches, out);
+        if (status) {
+            if (row->exists)
+                show(row, link->now_ms, out);
+            return status;
+        }
     }
     if (life.step == LIFE_NEXT) {
         set_next(link, row, push, out);
@@ -266,7 +296,10 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     }
     topic->sets_kept = topic->sets_kept || (push->has_keep_finished && push->keep_finished_ms > 0 &&
                                             !mysql_topic_keeps(topic));
+    enum job_state was = life.step == LIFE_REPLACED ? row->state : 0;
     fill(link, row, push);
+    if (push->batch || row->batch || row->own)
+        mysql_batch_pushed(link, row, push, &batches, was);
     remember_once(link, once, push);
     count_row(row, counts, 1);
     show(row, link->now_ms, out);
@@ -302,6 +335,40 @@ static void cancel(struct mysql_link *link, struct mysql_row *row)
     note(link, row, counts, false, false);
 }
 
+void mysql_row_cancel(struct mysql_link *link, struct mysql_row *row)
+{
+    cancel(link, row);
+}
+
+static void drop_next(struct mysql_row *row)
+{
+    row->next = (struct mysql_next){0};
+    row->next_push = NULL;
+    row->next_change = MYSQL_NEXT_DROPPED;
+    row->requested = row->changed = true;
+}
+
+void mysql_row_request_cancel(struct mysql_row *row)
+{
+    if (row->next.waits)
+        drop_next(row);
+    row->cancel_requested = row->requested = row->changed = true;
+}
+
+void mysql_row_wait_ends(struct mysql_link *link, struct mysql_row *row, bool is_run)
+{
+    static const int64_t none[SQL_COUNTS];
+    int64_t later_ms = row->first_due_ms, now_ms = link->now_ms;
+    row->due_ms = is_run              ? now_ms
+                  : later_ms < 0      ? now_ms - later_ms + 1
+                  : later_ms > now_ms ? later_ms
+                                      : now_ms;
+    row->first_due_ms = row->due_ms;
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+    note(link, row, none, true, false);
+}
+
 static void move(struct mysql_link *link, struct mysql_row *row, const struct queue_change *change)
 {
     if (change->verb == QUEUE_RUN && row->due_ms > link->now_ms) {
@@ -316,6 +383,45 @@ static void move(struct mysql_link *link, struct mysql_row *row, const struct qu
     row_changed(row);
 }
 
+/* Changes a job that waits for members. */
+static enum queue_status change_waiting(struct mysql_link *link, struct mysql_row *row,
+                                        const struct queue_change *change, struct queue_result *out)
+{
+    const struct queue_when *when = &change->when;
+    if (change->verb == QUEUE_RUN) {
+        struct mysql_batch *batch = mysql_batch_own(link, row);
+        if (batch)
+            batch->runs = true;
+        out->state = JOB_READY;
+        out->due_ms = link->now_ms;
+        return QUEUE_OK;
+    }
+    if (is_far(link->now_ms, when)) {
+        out->detail = "at";
+        return QUEUE_BAD_OPTION;
+    }
+    if (change->priority != QUEUE_PRIORITY_UNSET)
+        row->priority = row->level = change->priority;
+    if (when->due != QUEUE_DUE_UNCHANGED)
+        row->first_due_ms = when->due == QUEUE_DUE_AT      ? when->ms
+                            : when->due == QUEUE_DUE_DELAY ? -when->ms
+                                                           : 0;
+    row_changed(row);
+    show(row, link->now_ms, out);
+    return QUEUE_OK;
+}
+
+static enum queue_status close_one(struct mysql_link *link, const struct mysql_row *row,
+                                   struct queue_result *out)
+{
+    struct mysql_batch *batch = row && row->exists && row->own ? mysql_batch_own(link, row) : NULL;
+    if (!batch)
+        return QUEUE_NOT_FOUND;
+    batch->closes = true;
+    show(row, link->now_ms, out);
+    return QUEUE_OK;
+}
+
 static enum queue_status change_one(struct mysql_link *link, const struct queue_change *change,
                                     struct queue_result *out)
 {
@@ -324,17 +430,22 @@ static enum queue_status change_one(struct mysql_link *link, const struct queue_
     struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, change->id) : NULL;
     enum job_state state = row ? seen_state(row, link->now_ms) : 0;
     uint64_t meant = sql_change_delivery(change, &link->context->key);
+    if (change->verb == QUEUE_CLOSE)
+        return close_one(link, row, out);
+    if (row && change->verb != QUEUE_CANCEL && mysql_row_waits(row))
+        return change_waiting(link, row, change, out);
     struct life life = life_change(change, state, row ? row->delivery : 0, meant);
     if (life.status == QUEUE_NOT_FOUND)
         return life.status;
-    if (row->next.waits && life_drops_next(change, state, row->delivery, meant)) {
-        row->next = (struct mysql_next){0};
-        row->next_push = NULL;
-        row->next_change = MYSQL_NEXT_DROPPED;
-        row->requested = row->changed = true;
-    }
+    if (row->next.waits && life_drops_next(change, state, row->delivery, meant))
+        drop_next(row);
     switch (life.step) {
     case LIFE_CANCELLED:
+        if (change->members && mysql_row_waits(row)) {
+            struct mysql_batch *batch = mysql_batch_own(link, row);
+            if (batch)
+                batch->stops = true;
+        }
         cancel(link, row);
         return life.status;
     case LIFE_REQUESTED:
@@ -412,6 +523,7 @@ static void fail(struct mysql_link *link, struct mysql_row *row, const struct qu
         row->level = MYSQL_LEVEL_DEAD;
         counts[SQL_COUNT_DIED] = 1;
         mysql_row_ends(row, MYSQL_END_DEAD, answer, counts);
+        mysql_member_moves(link, row, BATCH_UNFINISHED, BATCH_DEAD);
         mysql_history_note(link, row, "died", holder(row), row->error);
     } else {
         wait_again(link, row,
@@ -467,6 +579,7 @@ static enum queue_status start_next(struct mysql_link *link, struct mysql_row *r
     counts[SQL_COUNT_LEASE_ENDED] = (int64_t)sum.lease_ended;
     row->acked_attempt = row->attempt;
     row->has_started_next = true;
+    mysql_batch_drop_own(link, row);
     if (row->next_push) { /* the database does not have it yet */
         fill(link, row, row->next_push);
     } else {
@@ -548,6 +661,7 @@ static enum queue_status again_one(struct mysql_link *link, struct mysql_row *ro
         return end_lease(link, row, answer, false);
     mysql_history_note(link, row, "acked", holder(row), (struct slice){0});
     row->again = again;
+    mysql_batch_drop_own(link, row);
     row->acked_attempt = row->attempt;
     row->state = JOB_DELAYED;
     row->attempt = 0;
@@ -644,7 +758,7 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
                                  is_again
                                      ? row->acked_attempt
                                      : row->attempt + (is_return && result->status == QUEUE_OK),
-                                 row->due_ms, row->has_started_next);
+                                 mysql_row_shown_due(row), row->has_started_next);
 }
 
 static void decide_items(struct mysql_link *link, struct sql_call *call)
@@ -714,12 +828,20 @@ static enum queue_status pick_one(struct mysql_link *link, const struct queue_ta
         return life.status;
     if (row->picked)
         return QUEUE_LEASED;
-    if (row->state != JOB_DEAD && row->expire_ms && row->expire_ms <= link->now_ms)
+    if (row->state != JOB_DEAD && row->expire_ms && row->expire_ms <= link->now_ms &&
+        !mysql_row_waits(row))
         return QUEUE_NOT_FOUND;
     row->picked = true;
     if (life.step == LIFE_LEASED)
         return life.status;
     count_row(row, counts, -1);
+    if (row->own) {
+        struct mysql_batch *batch = mysql_batch_own(link, row);
+        if (batch)
+            batch->ends = true;
+    }
+    if (row->state == JOB_DEAD)
+        mysql_member_revives(link, row);
     row->state = JOB_DELAYED;
     row->due_ms = row->first_due_ms = link->now_ms;
     row->level = row->priority;
@@ -728,6 +850,56 @@ static enum queue_status pick_one(struct mysql_link *link, const struct queue_ta
     count_row(row, counts, 1);
     note(link, row, counts, false, false);
     return life.status;
+}
+
+/* A waiting job dies, because its batch was not closed. It keeps when it is due after the wait. */
+static void die_unclosed(struct mysql_link *link, struct mysql_row *row)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_DIED] = 1};
+    struct job_event event = {.kind = JOB_EVENT_DEAD,
+                              .topic = slice_of(row->topic->name),
+                              .id = mysql_row_id(row),
+                              .attempt = row->attempt,
+                              .error = slice_of(BATCH_NOT_CLOSED)};
+    sql_effects_publish(&link->context->effects, &event);
+    count_row(row, counts, -1);
+    mysql_history_note(link, row, "died", nobody, (struct slice){0});
+    row->state = JOB_DEAD;
+    row->level = MYSQL_LEVEL_DEAD;
+    row->due_ms = link->now_ms;
+    row->expire_ms = 0;
+    row->error = event.error;
+    row->has_error = true;
+    row_changed(row);
+    count_row(row, counts, 1);
+    mysql_row_ends(row, MYSQL_END_DEAD, NULL, counts);
+    mysql_member_moves(link, row, BATCH_UNFINISHED, BATCH_DEAD);
+    note(link, row, counts, false, true);
+}
+
+/* The time for the close of a batch, or for its wait, may have ended. */
+static void expire_waiting(struct mysql_link *link, struct mysql_row *row)
+{
+    struct mysql_batch *batch = mysql_batch_own(link, row);
+    if (!batch)
+        return;
+    bool is_closed = !batch->is_known || mysql_batch_is_closed(batch);
+    int64_t until_ms = batch->is_known ? batch->wait_until_ms : 0;
+    if (!is_closed && batch->close_by_ms < until_ms) {
+        if (batch->close_by_ms <= link->now_ms) {
+            die_unclosed(link, row);
+            return;
+        }
+        until_ms = batch->close_by_ms;
+    }
+    row->expire_ms = until_ms > link->now_ms ? until_ms : 0;
+    row_changed(row);
+    if (row->expire_ms)
+        return;
+    if (batch->is_known)
+        batch->ends = true;
+    else
+        mysql_row_wait_ends(link, row, false);
 }
 
 static void notify_expiry(struct mysql_link *link, const struct mysql_row *row)
@@ -754,6 +926,10 @@ static void expire_one(struct mysql_link *link, struct mysql_row *row)
         row->exists = false;
         return;
     }
+    if (mysql_row_waits(row)) {
+        expire_waiting(link, row);
+        return;
+    }
     count_row(row, counts, -1);
     mysql_history_note(link, row, "expired", nobody, (struct slice){0});
     notify_expiry(link, row);
@@ -768,6 +944,7 @@ static void expire_one(struct mysql_link *link, struct mysql_row *row)
         count_row(row, counts, 1);
         counts[SQL_COUNT_DIED] = 1;
         mysql_row_ends(row, MYSQL_END_DEAD, NULL, counts);
+        mysql_member_moves(link, row, BATCH_UNFINISHED, BATCH_DEAD);
         note(link, row, counts, false, true);
         return;
     }
@@ -782,8 +959,21 @@ static void purge_one(struct mysql_link *link, struct mysql_row *row)
     count_row(row, counts, -1);
     mysql_history_note(link, row, "purged", nobody, (struct slice){0});
     mysql_row_ends(row, MYSQL_END_PURGED, NULL, counts);
+    mysql_batch_job_ends(link, row, BATCH_CANCELLED);
     row->exists = row->fresh = false;
     note(link, row, counts, false, false);
+}
+
+/* Closes the batch of a job that died because it was not closed, and lets the job wait on. Returns false for all others. */
+static bool wait_on(struct mysql_link *link, struct mysql_row *row)
+{
+    struct mysql_batch *batch = row->own ? mysql_batch_own(link, row) : NULL;
+    if (!batch || !batch->is_known || batch->rules.has_ended)
+        return false;
+    batch->closes = true;
+    row->due_ms = MYSQL_WAIT_DUE;
+    row->expire_ms = batch->wait_until_ms;
+    return true;
 }
 
 static void redrive_one(struct mysql_link *link, struct mysql_row *row)
@@ -793,9 +983,12 @@ static void redrive_one(struct mysql_link *link, struct mysql_row *row)
     mysql_history_note(link, row, "redriven", nobody, (struct slice){0});
     row->state = JOB_DELAYED;
     row->attempt = 0;
-    row->due_ms = row->first_due_ms = link->now_ms;
     row->level = row->priority;
-    row->expire_ms = expire_of(row);
+    mysql_member_revives(link, row);
+    if (!wait_on(link, row)) {
+        row->due_ms = row->first_due_ms = link->now_ms;
+        row->expire_ms = expire_of(row);
+    }
     row_changed(row);
     count_row(row, counts, 1);
     note(link, row, counts, true, false);

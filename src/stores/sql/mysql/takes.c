@@ -50,6 +50,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
         taken.body_bytes = mysql_body_bytes(row + COLUMNS);
         taken.group = mysql_number(row[GROUP]);
+        taken.waiting = mysql_waiting_text(row + COLUMNS);
         if (topic->flow & MYSQL_FLOW_GROUPS && !step->call)
             taken.position = mysql_flow_position(link, topic, taken.job.job.sequence);
         if (mysql_number(row[BY_SQL]) != 0)
@@ -377,6 +378,10 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
         taken->job.lease = slice_make(token, SQL_LEASE_TEXT_BYTES);
         taken->job.job.topic = name_in(&call->command->take, taken->job.job.topic);
         call->jobs[taken->order] = taken->job;
+        int64_t figures[SQL_WAITING_FIGURES];
+        if (mysql_waiting_read(taken->waiting, figures) &&
+            !sql_waiting_show(call, &call->jobs[taken->order], figures, true))
+            return false;
         sql_effects_publish_taken(&link->context->effects, &taken->job.job,
                                   call->command->take.way);
         if (!keep_for(call, taken->result) || (taken->body && !keep_for(call, taken->body)))

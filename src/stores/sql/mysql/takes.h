@@ -26,8 +26,9 @@ struct mysql_taken { /* A job that a take found. */
     struct mysql_result *result, *body; /* body: only if it was read separately */
     uint64_t body_bytes;
     bool has_body;
-    int64_t group;   /* its number; 0: it has no group */
-    size_t position; /* place in the order of a topic with groups; 0: by due time */
+    const char *waiting; /* its own batch, or NULL */
+    int64_t group;       /* its number; 0: it has no group */
+    size_t position;     /* place in the order of a topic with groups; 0: by due time */
 };
 VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
 

@@ -191,6 +191,17 @@ static bool names_groups(const struct mysql_link *link)
     return locks_now(link) && mysql_flow_has_names(link);
 }
 
+static bool names_batches(const struct mysql_link *link)
+{
+    return locks_now(link) && mysql_names_batches(link);
+}
+
+/* Rows that are read after the decision belong to batches that are locked and read already. */
+static bool has_own_batches(const struct mysql_link *link)
+{
+    return link->batches.has_own && !is_done(link, MYSQL_STAGE_DECIDE);
+}
+
 static bool has_takes(const struct mysql_link *link)
 {
     return link->transaction.has_takes;
@@ -269,11 +280,23 @@ static const struct stage {
     [MYSQL_STAGE_NEW_GROUPS] = {CALLS, CALLS, .applies = mysql_groups_are_missing,
                                 .append = append_new_groups},
     [MYSQL_STAGE_LOCK] = {BEGIN | CALLS, CALLS, .applies = locks_now, .append = mysql_append_locks},
+    [MYSQL_STAGE_BATCH_NAMES] = {BEGIN | CALLS, 0, .applies = names_batches,
+                                 .append = mysql_append_batch_names},
     [MYSQL_STAGE_CALLS] = {CALLS, .append = mysql_append_calls},
+    [MYSQL_STAGE_BATCH_OWN] = {CALLS, CALLS, .applies = has_own_batches,
+                               .append = mysql_append_own_batches},
     [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = mysql_decide},
+    [MYSQL_STAGE_BATCH_LOCK] = {CALLS, 0, .applies = mysql_batches_are_counted,
+                                .append = mysql_append_batch_locks},
+    [MYSQL_STAGE_BATCH_NEEDS] = {CALLS, CALLS, .applies = mysql_batches_are_counted,
+                                 .append = mysql_append_batch_needs},
+    [MYSQL_STAGE_BATCH_DECIDE] = {CALLS, CALLS, .applies = mysql_batches_are_counted,
+                                  .read = mysql_decide_batches},
     [MYSQL_STAGE_AWAITED] = {CALLS, 0, .applies = is_awaited, .append = mysql_append_awaited},
     [MYSQL_STAGE_KEEP] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_kept},
     [MYSQL_STAGE_WRITE] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_rows},
+    [MYSQL_STAGE_BATCHES] = {CALLS | COMMIT, 0, .applies = writes_now,
+                             .append = mysql_append_batches},
     [MYSQL_STAGE_FLOW] = {CALLS | COMMIT, 0, .applies = writes_now,
                           .append = mysql_append_flow_rows},
     [MYSQL_STAGE_HISTORY] = {CALLS | COMMIT, 0, .applies = writes_now,
@@ -331,6 +354,7 @@ static void transaction_clear(struct mysql_link *link)
     mysql_topics_begin(link);
     link->takes.list.count = 0;
     mysql_flow_clear(link);
+    mysql_batches_begin(link);
     link->flow.names.count = link->flow.notes.count = 0;
     link->transaction.has_rows = link->transaction.has_takes = link->transaction.has_pushes =
         link->topics.have_moved = false;

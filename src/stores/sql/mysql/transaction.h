@@ -30,12 +30,18 @@ enum mysql_stage {
     MYSQL_STAGE_NEW_TOPICS,
     MYSQL_STAGE_GROUPS, /* reads the groups that pushes name */
     MYSQL_STAGE_NEW_GROUPS,
-    MYSQL_STAGE_LOCK,    /* locks and reads the rows that calls name */
-    MYSQL_STAGE_CALLS,   /* statements of single calls */
-    MYSQL_STAGE_DECIDE,  /* applies the rules to the rows */
+    MYSQL_STAGE_LOCK,        /* locks and reads the rows that calls name */
+    MYSQL_STAGE_BATCH_NAMES, /* reads the batches that pushes name */
+    MYSQL_STAGE_CALLS,       /* statements of single calls */
+    MYSQL_STAGE_BATCH_OWN,   /* reads the batches of the rows */
+    MYSQL_STAGE_DECIDE,      /* applies the rules to the rows */
+    MYSQL_STAGE_BATCH_LOCK,  /* locks the batches whose members have changed */
+    MYSQL_STAGE_BATCH_NEEDS, /* reads what they need */
+    MYSQL_STAGE_BATCH_DECIDE,
     MYSQL_STAGE_AWAITED, /* finds the ended jobs that clients wait for */
     MYSQL_STAGE_KEEP,    /* stores finished jobs that are kept */
     MYSQL_STAGE_WRITE,   /* writes the rows */
+    MYSQL_STAGE_BATCHES, /* writes the batches */
     MYSQL_STAGE_FLOW,    /* writes what that means for groups */
     MYSQL_STAGE_HISTORY,
     MYSQL_STAGE_FLOW_READ, /* takes from topics with groups and limits */
