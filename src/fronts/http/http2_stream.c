@@ -1,8 +1,10 @@
 #include "http/http2_stream.h"
 
+#include "base/large.h"
 #include "base/timestamp.h"
 #include "http/cors.h"
 #include "http/exchange.h"
+#include "http/input.h"
 #include "http/stream.h"
 #include "http/unsent.h"
 
@@ -41,9 +43,7 @@ struct http2_stream *http2_stream_new(struct http2 *http2, int32_t id)
 
 void http2_stream_drop_input(struct http2_stream *stream)
 {
-    free(stream->in);
-    if (stream->in_cap)
-        http_budget_remove(stream->http2->connection->front, stream->in_cap);
+    http_input_free(stream->http2->connection->front, stream->in, stream->in_cap);
     stream->in = NULL;
     stream->in_len = stream->in_cap = 0;
 }
@@ -176,7 +176,7 @@ static bool grow_input(struct http2_stream *stream, size_t more)
         cap = stream->in_len + more;
     if (!http_budget_has(front, cap - stream->in_cap))
         return false;
-    char *in = realloc(stream->in, cap);
+    char *in = large_grow(stream->in, stream->in_cap, cap);
     if (!in)
         return false;
     http_budget_add(front, cap - stream->in_cap);

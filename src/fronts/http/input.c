@@ -1,15 +1,48 @@
 #include "http/input.h"
 
+#include "base/large.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEEP_BYTES_MIN = 256, GROW_BYTES_MIN = 64 * 1024 };
 
+/* The beginning of memory that is freed in pieces. */
+struct spent {
+    struct reactor_task task;
+    size_t bytes;
+};
+
+static bool free_piece(struct reactor_task *task)
+{
+    struct spent *spent = (struct spent *)(void *)task;
+    size_t bytes = spent->bytes;
+    if (bytes < 2 * LARGE_BYTES) {
+        large_free(spent, bytes);
+        return false;
+    }
+    spent->bytes = bytes - LARGE_BYTES;
+    large_shrink(spent, bytes, spent->bytes);
+    return true;
+}
+
+void http_input_free(struct http_front *front, char *bytes, size_t cap)
+{
+    if (cap)
+        http_budget_remove(front, cap);
+    if (cap < 2 * LARGE_BYTES) {
+        large_free(bytes, cap);
+        return;
+    }
+    struct spent *spent = (struct spent *)(void *)bytes;
+    *spent = (struct spent){.task.piece = free_piece, .bytes = cap};
+    list_init(&spent->task.list);
+    reactor_add_task(front->reactor, &spent->task);
+}
+
 void http_input_drop_bytes(struct http_connection *connection)
 {
-    free(connection->parser.in);
-    if (connection->parser.in_cap)
-        http_budget_remove(connection->front, connection->parser.in_cap);
+    http_input_free(connection->front, connection->parser.in, connection->parser.in_cap);
     connection->parser.in = NULL;
     connection->parser.in_len = connection->parser.in_cap = 0;
 }
@@ -25,7 +58,7 @@ bool http_input_grow(struct http_connection *connection, size_t cap)
 {
     if (cap <= connection->parser.in_cap)
         return true;
-    char *in = realloc(connection->parser.in, cap);
+    char *in = large_grow(connection->parser.in, connection->parser.in_cap, cap);
     if (!in)
         return false;
     http_budget_add(connection->front, cap - connection->parser.in_cap);
@@ -76,7 +109,7 @@ bool http_input_take_body(struct http_connection *connection, struct slice body,
         parser->in_len = parser->in_cap = 0;
         return true;
     }
-    char *bytes = malloc(body.len ? body.len : 1);
+    char *bytes = large_grow(NULL, 0, body.len ? body.len : 1);
     if (!bytes)
         return false;
     if (body.len)
@@ -89,8 +122,6 @@ bool http_input_take_body(struct http_connection *connection, struct slice body,
 
 void http_kept_body_drop(struct http_front *front, struct http_kept_body *kept)
 {
-    free(kept->bytes);
-    if (kept->cap)
-        http_budget_remove(front, kept->cap);
+    http_input_free(front, kept->bytes, kept->cap);
     *kept = (struct http_kept_body){0};
 }

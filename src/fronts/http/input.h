@@ -29,6 +29,10 @@ bool http_input_take_body(struct http_connection *connection, struct slice body,
                           struct http_kept_body *out);
 void http_kept_body_drop(struct http_front *front, struct http_kept_body *kept);
 
+/* Frees the memory of a request and its part of the budget. The system takes back a page at a time, so several
+ * megabytes are freed in pieces, in later iterations. */
+void http_input_free(struct http_front *front, char *bytes, size_t cap);
+
 void http_input_drop_bytes(struct http_connection *connection);
 /* Drops a request that is incomplete or not started. */
 void http_input_drop(struct http_connection *connection);

@@ -2,11 +2,13 @@
  * reading after they were written (wal.h). */
 #include "store/wal_private.h"
 
+#include "base/large.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH_BYTES_FIRST = 4096, SPARE_BYTES_MAX = 1 << 20 };
+enum { BATCH_BYTES_FIRST = 4096, SPARE_BYTES_MAX = 8 << 20 };
 
 /* Reserves room for `bytes` more in a batch's buffer. Returns false if out of memory. */
 static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t bytes_max)
@@ -20,7 +22,7 @@ static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t byte
         cap *= 2;
     if (cap > bytes_max && need <= bytes_max)
         cap = bytes_max;
-    at = realloc(batch->at, cap);
+    at = large_grow(batch->at, batch->cap, cap);
     if (!at)
         return false;
     batch->at = at;
@@ -31,7 +33,7 @@ static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t byte
 void wal_batch_free(struct wal_batch *batch)
 {
     if (batch)
-        free(batch->at);
+        large_free(batch->at, batch->cap);
     free(batch);
 }
 
