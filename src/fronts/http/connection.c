@@ -18,7 +18,7 @@
 enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
-    HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
+    HANDSHAKES_MAX = 2, /* per loop iteration, so that established connections do not wait longer */
     ITERATION_READ_BYTES = 256 * 1024, /* of a connection in an iteration: one read */
     CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
