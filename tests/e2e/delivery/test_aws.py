@@ -60,7 +60,7 @@ def test_a_job_arrives_in_sqs_with_its_attributes_when_it_is_due(peer, tarry, cl
     assert aws.SECRET not in tarry.log()
 
 
-def test_bytes_that_are_no_text_arrive_in_base64(peer, client):
+def test_binary_bytes_arrive_in_base64(peer, client):
     peer.ask(do="queue", name="bytes")
     send_to_sqs(client, "bytes", peer, "bytes")
     client.push("bytes", "1", ALL_BYTES, content_type="image/x")

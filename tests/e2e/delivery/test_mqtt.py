@@ -169,7 +169,7 @@ def test_a_message_can_be_a_cloud_event(shared, start_delivering):
     assert message.headers["id"].startswith("msg_") and message.headers["meta-id"] == "forged" and message.content_type == "application/json"
 
 
-def test_an_expiry_that_is_no_time_is_rejected(shared, start_delivering):
+def test_an_invalid_expiry_is_rejected(shared, start_delivering):
     client = start_delivering().client()
     reply = client.call("PUT", "/v1/topics/t", json.dumps({"deliver": {"to": shared.url, "expiry": "soon"}}).encode())
     assert reply.status == 400 and "bad 'expiry'" in reply.json()["detail"]

@@ -26,7 +26,7 @@ def push(database, ident, url):
     database.do("UPDATE tarry.job SET meta = %s WHERE id = %s", f"tarry-callback\0{url}\0".encode(), ident)
 
 
-def test_a_callback_that_passed_no_door_is_checked_where_it_is_used(database, start_delivering, endpoint):
+def test_callbacks_in_rows_are_checked_when_jobs_are_sent(database, start_delivering, endpoint):
     elsewhere = Endpoint().start()
     try:
         server = start_delivering("--store", database.url, only=["allow-host = 127.0.0.1", "allow-network = 127.0.0.0/8"])

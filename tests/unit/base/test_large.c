@@ -35,7 +35,7 @@ CLAIM(bytes_survive_each_growth)
     large_free(at, bytes);
 }
 
-CLAIM(too_much_leaves_it_as_it_was)
+CLAIM(a_failed_growth_changes_nothing)
 {
     char *small = large_grow(NULL, 0, 10), *large;
     memcpy(small, "123456789", 10);
@@ -47,7 +47,7 @@ CLAIM(too_much_leaves_it_as_it_was)
     large_free(large, 2 * LARGE_BYTES);
 }
 
-CLAIM(its_end_is_given_back_alone)
+CLAIM(shrinking_frees_only_the_end)
 {
     char *at = large_grow(NULL, 0, 8 * LARGE_BYTES + 5);
     memset(at, 7, 8 * LARGE_BYTES + 5);
