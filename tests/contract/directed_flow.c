@@ -16,16 +16,19 @@ static const struct driver *driver(void)
 
 #define NEEDS_GROUPS()                                                                             \
     if (!driver()->groups)                                                                         \
-    skip()
+        skip();                                                                                    \
+    is_in_one_shard = false
 
-/* Several shards share a limit, and each has an order of its own. */
+/* Several shards share a limit, and each has an order of its own, unless all jobs of the topic are in one of them. */
 #define NEEDS_ONE_SHARD()                                                                          \
-    if (!driver()->groups || driver()->shards != 1)                                                \
-    skip()
+    if (!driver()->groups || (driver()->shards != 1 && !driver()->one_shard))                      \
+        skip();                                                                                    \
+    begin_one_shard()
 
 #define NEEDS_STRICT()                                                                             \
     if (!driver()->strict_groups)                                                                  \
-    skip()
+        skip();                                                                                    \
+    is_in_one_shard = false
 
 /* ---- the clock ---- */
 
@@ -53,8 +56,11 @@ static void reopen(void)
 
 /* ---- settings ---- */
 
+static bool is_in_one_shard; /* the topic of the running claim, if there are several */
+
 static void set(struct topic_flow flow)
 {
+    flow.one_shard |= is_in_one_shard;
     const struct queue_reply *reply =
         client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
                                                             .topic = slice_of("t"),
@@ -62,9 +68,16 @@ static void set(struct topic_flow flow)
     assert_true(reply->status == QUEUE_OK || reply->status == QUEUE_CREATED);
 }
 
+static void begin_one_shard(void)
+{
+    is_in_one_shard = driver()->shards > 1;
+    if (is_in_one_shard)
+        set((struct topic_flow){0});
+}
+
 static uint32_t of_all_shards(uint32_t limit)
 {
-    return limit * driver()->shards;
+    return is_in_one_shard ? limit : limit * driver()->shards;
 }
 
 static struct frequency per_second(uint32_t count)
@@ -1298,9 +1311,9 @@ static void the_order_changes_only_without_waiting_jobs(void **state)
 /* ---- the number of jobs of a group ---- */
 
 #define NEEDS_MAX_JOBS()                                                                           \
-    if (!driver()->groups || driver()->shards != 1 ||                                              \
-        (driver()->lacks & DRIVER_LACKS_GROUP_MAX_JOBS))                                           \
-    skip()
+    if (driver()->lacks & DRIVER_LACKS_GROUP_MAX_JOBS)                                             \
+        skip();                                                                                    \
+    NEEDS_ONE_SHARD()
 
 static const char *const sized_groups[] = {"", "a", "b"};
 
@@ -1575,7 +1588,7 @@ static void sized_step(struct sized *sized, struct random *random)
     }
 }
 
-static void the_numbers_of_jobs_are_those_of_a_model(void **state)
+static void job_counts_of_groups_match_a_model(void **state)
 {
     (void)state;
     NEEDS_MAX_JOBS();
@@ -1584,6 +1597,157 @@ static void the_numbers_of_jobs_are_those_of_a_model(void **state)
     set((struct topic_flow){.group_max_jobs = 2});
     for (size_t step = 0; step < SIZED_STEPS; step++)
         sized_step(&sized, &random);
+}
+
+/* ---- one of several shards ---- */
+
+#define NEEDS_SEVERAL_SHARDS()                                                                     \
+    if (!driver()->one_shard)                                                                      \
+        skip();                                                                                    \
+    is_in_one_shard = false
+
+static enum queue_status try_to_set(struct topic_flow flow)
+{
+    return client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
+                                                               .topic = slice_of("t"),
+                                                               .settings = {.flow = flow}})
+        ->status;
+}
+
+static const struct topic_flow one_shard = {.one_shard = true}, spread;
+
+static void a_topic_moves_to_one_shard_only_without_jobs(void **state)
+{
+    (void)state;
+    NEEDS_SEVERAL_SHARDS();
+    for (int i = 0; i < 12; i++) { /* whatever shard has the job */
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        bool is_one = i % 2;
+        set(is_one ? one_shard : spread);
+        push_in("a", id);
+        assert_int_equal(try_to_set(is_one ? spread : one_shard), QUEUE_NOT_EMPTY);
+        assert_int_equal(try_to_set(is_one ? spread : strict), QUEUE_NOT_EMPTY);
+        assert_int_equal(shown(id).job.state, JOB_READY);
+        expect_job(id);
+        assert_int_equal(try_to_set(is_one ? spread : one_shard), QUEUE_NOT_EMPTY);
+        assert_int_equal(answer_one((struct queue_answer){
+                             .verb = QUEUE_NACK, .lease = slice_of(taken[0].lease), .final = true}),
+                         QUEUE_OK);
+        assert_int_equal(try_to_set(is_one ? spread : one_shard), QUEUE_NOT_EMPTY);
+        assert_int_equal(push_one(grouped("b", id)), QUEUE_REPLACED); /* none has moved */
+        expect_job(id);
+        assert_int_equal(ack_at(0), QUEUE_OK);
+    }
+}
+
+enum { MOVED_JOBS = 24, MOVE_ROUNDS = 120 };
+
+static void moved_name(char into[24], size_t i)
+{
+    snprintf(into, 24, "j%zu", i);
+}
+
+/* Sends up to 16 pushes, changes of the shard and deletes to several threads without waiting. Returns how many changes succeeded. `deleted`: which
+ * jobs exist is not known. */
+static unsigned moves_race(struct random *random, bool exists[MOVED_JOBS], bool *deleted)
+{
+    struct client *client = &w->client;
+    size_t ids[16], calls = 1 + random_below(random, 16);
+    unsigned moves = 0;
+    *deleted = false;
+    client_begin(client);
+    for (size_t i = 0; i < calls; i++) {
+        struct queue *queue =
+            driver()->queue_at(client->self, (uint32_t)random_below(random, driver()->shards));
+        bool moves_topic = random_below(random, 4) == 0;
+        ids[i] = moves_topic ? MOVED_JOBS : random_below(random, MOVED_JOBS);
+        struct queue_reply_to to = client_add(client);
+        if (moves_topic) {
+            struct topic_flow flow = {.one_shard = random_below(random, 2)};
+            bool deletes = random_below(random, 8) == 0;
+            *deleted |= deletes;
+            queue_topic(
+                queue,
+                &(struct queue_topic_call){.verb = deletes ? QUEUE_TOPIC_DELETE : QUEUE_TOPIC_PUT,
+                                           .topic = slice_of("t"),
+                                           .settings = {.flow = flow}},
+                to);
+        } else {
+            char name[24];
+            moved_name(name, ids[i]);
+            struct queue_push push = a_push(name);
+            queue_push(queue, &push, 1, to);
+        }
+        client_sent(client);
+        if (random_below(random, 3) == 0)
+            client_idle(client);
+    }
+    client_wait(client);
+    for (size_t i = 0; i < calls; i++) {
+        const struct queue_reply *reply = &client->calls[i].outcome.reply;
+        if (ids[i] == MOVED_JOBS) {
+            moves += reply->status == QUEUE_OK || reply->status == QUEUE_CREATED;
+            continue;
+        }
+        enum queue_status status = reply->result_count ? reply->results[0].status : reply->status;
+        if (status == QUEUE_CREATED || status == QUEUE_REPLACED)
+            exists[ids[i]] = true;
+        else
+            assert_int_equal(status, QUEUE_ELSEWHERE);
+    }
+    return moves;
+}
+
+/* Each job is found by its id exactly if its push succeeded. Cancels all if `ends`. */
+static void moves_verify(struct random *random, bool exists[MOVED_JOBS], bool deleted, bool ends)
+{
+    size_t count = 0;
+    for (int i = 0; i < 5; i++) { /* no shard rejects a job any more */
+        char name[24];
+        size_t id = random_below(random, MOVED_JOBS);
+        moved_name(name, id);
+        enum queue_status status = push_one(a_push(name));
+        assert_true(status == QUEUE_CREATED || status == QUEUE_REPLACED);
+        exists[id] = true;
+    }
+    for (size_t i = 0; i < MOVED_JOBS; i++) {
+        char name[24];
+        moved_name(name, i);
+        const struct queue_reply *reply = client_get(&w->client, slice_of("t"), slice_of(name));
+        if (deleted && reply->status == QUEUE_NOT_FOUND)
+            exists[i] = false;
+        assert_int_equal(reply->status, exists[i] ? QUEUE_OK : QUEUE_NOT_FOUND);
+        count += exists[i];
+        const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                            .topic = slice_of("t"),
+                                            .id = slice_of(name),
+                                            .priority = QUEUE_PRIORITY_UNSET};
+        if (!ends)
+            continue;
+        assert_int_equal(client_change(&w->client, &cancel, 1)->results[0].status,
+                         exists[i] ? QUEUE_CANCELLED : QUEUE_NOT_FOUND);
+        exists[i] = false;
+    }
+    assert_int_equal(counts().ready, ends ? 0 : count);
+}
+
+static void pushes_that_race_with_moves_lose_no_job(void **state)
+{
+    (void)state;
+    NEEDS_SEVERAL_SHARDS();
+    struct random random = seed_random("moves of a topic");
+    bool exists[MOVED_JOBS] = {false};
+    unsigned moves = 0;
+    set(spread);
+    for (int round = 0; round < MOVE_ROUNDS; round++) {
+        bool deleted;
+        moves += moves_race(&random, exists, &deleted);
+        if (random_below(&random, 8) == 0)
+            reopen();
+        moves_verify(&random, exists, deleted, random_below(&random, 3) != 0);
+    }
+    assert_true(moves > 20);
 }
 
 const struct CMUnitTest directed_flow[] = {
@@ -1628,6 +1792,8 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(the_maximum_of_a_group_replaces_that_of_the_topic),
     CLAIM(every_end_of_a_job_makes_room_in_its_group),
     CLAIM(a_successor_counts_in_its_own_group_from_its_start),
-    CLAIM(the_numbers_of_jobs_are_those_of_a_model),
+    CLAIM(job_counts_of_groups_match_a_model),
+    CLAIM(a_topic_moves_to_one_shard_only_without_jobs),
+    CLAIM(pushes_that_race_with_moves_lose_no_job),
 };
 const size_t directed_flow_count = sizeof directed_flow / sizeof directed_flow[0];

@@ -46,6 +46,7 @@ struct driver {
                         shard only */
     bool keeps_finished, awaits; /* as in queue_info: the claims about kept jobs and waits apply */
     bool groups;                 /* likewise: the claims about groups, limits, rates and holds */
+    bool one_shard;              /* likewise: of several shards, topics may use one */
     bool strict_groups;          /* likewise: the claims about group_order=strict */
     bool batches;                /* likewise: the claims about jobs that wait for other jobs */
     bool is_at_once;             /* a few loop iterations send all events */
@@ -57,6 +58,8 @@ struct driver {
     /* NULL with a message on standard error when it cannot. */
     void *(*open)(const struct driver_options *options);
     struct queue *(*queue)(void *self);
+    /* Of one_shard: the queue of another thread of the same store. */
+    struct queue *(*queue_at)(void *ctx, uint32_t reactor);
     /* One iteration of its loops; does not sleep. */
     void (*pump)(void *self);
     /* The clock was moved: returns when all that is due has happened. */

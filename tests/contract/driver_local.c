@@ -79,6 +79,13 @@ static struct queue *queue_of(void *ctx)
     return self->queues[self->asked];
 }
 
+static struct queue *queue_at(void *ctx, uint32_t reactor)
+{
+    struct local_driver *self = ctx;
+
+    return self->queues[reactor % self->count];
+}
+
 /* Runs the shards' steps, in which due events happen. */
 static void moved(void *ctx)
 {
@@ -134,9 +141,12 @@ const struct driver driver_local_3 = {
     .keeps_finished = true,
     .awaits = true,
     .groups = true,
+    .strict_groups = true,
+    .one_shard = true,
     .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .open = open_3,
     .queue = queue_of,
+    .queue_at = queue_at,
     .pump = pump,
     .moved = moved,
     .close = close_local,

@@ -18,4 +18,10 @@ uint64_t hash_64(const void *bytes, size_t len);
  * byte). */
 struct hash128 hash_pair(struct slice a, struct slice b, uint64_t seed);
 
+/* Returns the share of a hash out of `count`. Uses its high half, so the low half is independent of the share. */
+static inline uint32_t hash_share(struct hash128 hash, uint32_t count)
+{
+    return (uint32_t)(((hash.high >> 32) * count) >> 32);
+}
+
 #endif

@@ -20,6 +20,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->body_bytes_max = options->body_bytes_max;
     engine->topics_max = options->topics_max;
     engine->shards = options->shards ? options->shards : 1;
+    engine->shard = options->shard;
     engine->random.state = options->random_seed;
     engine->recovering = true;
     engine->pause_end_ms = INT64_MAX;
@@ -513,6 +514,11 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         if (__builtin_expect(push->batch != NULL, 0) && old && old->state != JOB_FINISHED &&
             life.status == QUEUE_EXISTED && batch_is_other(engine, push->batch, old, now))
             result->status = QUEUE_CONFLICT;
+        return;
+    }
+    if (__builtin_expect(topic->checks_place, 0) && life.step == LIFE_CREATED && !itself &&
+        !engine_topic_has_place(engine, topic, key)) {
+        result->status = QUEUE_ELSEWHERE;
         return;
     }
     if (__builtin_expect(topic->flow != NULL, 0) && life.step == LIFE_CREATED && !itself &&

@@ -97,6 +97,7 @@ struct engine_options {
     uint64_t body_bytes_max;
     uint32_t topics_max;
     uint32_t shards;       /* number of shards that share a topic's max_jobs; 0: 1 */
+    uint32_t shard;        /* of this one among them */
     uint64_t random_seed;  /* for jitter */
     struct engine_now now; /* start of the recovery */
 };
@@ -275,6 +276,13 @@ bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_no
 
 /* ---- topics ---- */
 
+/* Puts settings of before back: as engine_topic_put, but also an order that the jobs of the topic did not have. */
+enum queue_status engine_topic_put_back(struct engine *engine, struct slice name,
+                                        const struct topic_settings *settings);
+/* Returns QUEUE_OK if the part may have these settings of a topic (enum queue_place). */
+enum queue_status engine_topic_may_move(struct engine *engine, struct slice name,
+                                        const struct topic_settings *settings,
+                                        enum queue_place place);
 /* Returns whether all waiting jobs of the topic must be in memory: a tried job that is on the disk could not hold its strict group, and would not
  * be counted in a group with a maximum number of jobs. */
 bool engine_keeps_waiting(struct engine *engine, struct slice topic);

@@ -117,16 +117,16 @@ static void list_swap(struct engine *engine, struct flow *flow, uint32_t a, uint
 
 /* ---- why a group may not deliver ---- */
 
-static uint32_t topic_shares(const struct engine *engine, const struct topic *topic)
+uint32_t flow_topic_shares(const struct engine *engine, const struct topic *topic)
 {
-    return topic->settings.flow.one_shard ? 1 : engine->shards;
+    return flow_is_one_shard(&topic->settings.flow) ? 1 : engine->shards;
 }
 
 /* Returns the share of this shard in the limits of a group, or of the topic. */
 static struct flow_limits limits_of(const struct engine *engine, const struct topic *topic,
                                     const struct group *group)
 {
-    uint32_t shares = topic_shares(engine, topic);
+    uint32_t shares = flow_topic_shares(engine, topic);
     struct flow_limits limits =
         group->is_topic ? topic->settings.flow.topic
                         : flow_group_limits(&topic->settings.flow, group_settings_of(group));
@@ -599,7 +599,7 @@ bool flow_group_is_full(const struct engine *engine, const struct topic *topic, 
     if (!max_jobs)
         max_jobs = topic->settings.flow.group_max_jobs;
     return group && max_jobs &&
-           group->unfinished >= flow_share(max_jobs, topic_shares(engine, topic));
+           group->unfinished >= flow_share(max_jobs, flow_topic_shares(engine, topic));
 }
 
 /* Takes a token from a bucket, if it has a rate. */
@@ -877,6 +877,10 @@ enum queue_status engine_group_put(struct engine *engine, struct slice name, str
             return status;
         topic = engine_topic_find(engine, name);
     }
+    uint32_t shares = flow_topic_shares(engine, topic);
+    if ((settings->limits.limit && settings->limits.limit < shares) ||
+        (settings->limits.rate.count && settings->limits.rate.count < shares))
+        return QUEUE_BAD_OPTION; /* a share of less than 1 would be none */
     uint32_t number = group_need(engine, topic, group);
     if (!number)
         return QUEUE_NO_MEMORY;

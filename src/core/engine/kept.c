@@ -201,9 +201,9 @@ uint64_t engine_topic_kept_bytes(const struct topic *topic)
     return topic->kept_bytes + topic->stored_kept_bytes - topic->loaded_kept_bytes;
 }
 
-static uint64_t share_of(const struct engine *engine, uint64_t limit)
+static uint64_t share_of(const struct engine *engine, const struct topic *topic, uint64_t limit)
 {
-    return (limit + engine->shards - 1) / engine->shards;
+    return flow_share(limit, flow_topic_shares(engine, topic));
 }
 
 /* Returns whether the topic keeps more than it may, by more than 1/`slack` of the limit, and which limit that is. */
@@ -211,10 +211,11 @@ static bool kept_is_beyond(const struct engine *engine, const struct topic *topi
                            enum queue_drop *reason)
 {
     const struct topic_settings *settings = &topic->settings;
-    uint64_t most = share_of(engine, settings->keep_finished_max ? settings->keep_finished_max
-                                                                 : TOPIC_KEEP_JOBS);
-    uint64_t bytes_most = share_of(
-        engine, settings->keep_finished_bytes ? settings->keep_finished_bytes : TOPIC_KEEP_BYTES);
+    uint64_t most = share_of(
+        engine, topic, settings->keep_finished_max ? settings->keep_finished_max : TOPIC_KEEP_JOBS);
+    uint64_t bytes_most =
+        share_of(engine, topic,
+                 settings->keep_finished_bytes ? settings->keep_finished_bytes : TOPIC_KEEP_BYTES);
     *reason = QUEUE_DROP_NUMBER;
     if (topic->kept + engine_topic_kept_cold(topic) > most + (slack ? most / slack : 0))
         return true;

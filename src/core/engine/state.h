@@ -132,6 +132,7 @@ struct topic {
     bool paused;
     int64_t paused_until_ms;        /* inner; 0: not paused, or until resumed */
     bool deleting;                  /* as recorded */
+    bool checks_place;              /* all its jobs are in one of several shards, or were */
     struct topic_settings settings; /* the extension is owned */
     struct queue_counts counts;
     uint64_t remembered; /* finished ids within the dedup_window, of jobs that are not kept */
@@ -170,7 +171,7 @@ struct engine {
     uint64_t hash_seed;
     uint64_t body_bytes_max;
     uint32_t topics_max;
-    uint32_t shards;
+    uint32_t shards, shard; /* number of shards, and that of this one */
     struct random random;
     struct slab entries;
     struct slab extras;
@@ -241,6 +242,9 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic);
 /* Returns whether the topic has reached its share of max_jobs: no new job is accepted. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
+/* Returns whether a new job with this key belongs to this shard. */
+bool engine_topic_has_place(const struct engine *engine, const struct topic *topic,
+                            struct hash128 key);
 /* Returns whether all waiting jobs of the topic stay in memory (engine_keeps_waiting). */
 bool engine_topic_keeps_waiting(const struct topic *topic);
 /* Returns the counts of a topic, of its entries and cold jobs, as they are shown; also sets *remembered. */

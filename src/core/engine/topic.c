@@ -193,6 +193,8 @@ bool engine_topic_set(struct engine *engine, struct topic *topic,
         return false;
     }
     enum flow_order order_before = topic->settings.flow.group_order;
+    topic->checks_place |= engine->shards > 1 && (flow_is_one_shard(&settings->flow) ||
+                                                  flow_is_one_shard(&topic->settings.flow));
     free((char *)(uintptr_t)topic->settings.extension.at);
     topic->settings = *settings;
     topic->settings.extension = slice_make(copy, extension.len);
@@ -313,7 +315,7 @@ static uint64_t topic_jobs(const struct topic *topic)
 /* Returns the share of this shard in the limit of the topic. */
 static uint64_t topic_jobs_most(const struct engine *engine, const struct topic *topic)
 {
-    return (topic->settings.max_jobs + engine->shards - 1) / engine->shards;
+    return flow_share(topic->settings.max_jobs, flow_topic_shares(engine, topic));
 }
 
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic)
@@ -388,8 +390,43 @@ static bool topic_has_work(const struct topic *topic)
     return counts.delayed + counts.retrying + counts.ready + counts.leased;
 }
 
+bool engine_topic_has_place(const struct engine *engine, const struct topic *topic,
+                            struct hash128 key)
+{
+    if (flow_is_one_shard(&topic->settings.flow))
+        key = hash_pair(topic->name, (struct slice){.at = ""}, engine->hash_seed);
+    return hash_share(key, engine->shards) == engine->shard;
+}
+
+enum queue_status engine_topic_may_move(struct engine *engine, struct slice name,
+                                        const struct topic_settings *settings,
+                                        enum queue_place place)
+{
+    static const struct topic_settings defaults;
+    const struct topic *topic = engine_topic_find(engine, name);
+    const struct topic_settings *before = topic ? &topic->settings : &defaults;
+    if (flow_is_one_shard(&before->flow) == flow_is_one_shard(&settings->flow))
+        return QUEUE_OK;
+    if (place == QUEUE_PLACE_KEPT)
+        return QUEUE_ELSEWHERE;
+    if (place != QUEUE_PLACE_MOVED || !topic)
+        return QUEUE_OK;
+    uint64_t remembered;
+    struct queue_counts counts = engine_topic_counts(topic, &remembered);
+    return counts.dead || counts.finished || topic_has_work(topic) ? QUEUE_NOT_EMPTY : QUEUE_OK;
+}
+
 enum queue_status engine_topic_put(struct engine *engine, struct slice name,
                                    const struct topic_settings *settings)
+{
+    const struct topic *topic = engine_topic_find(engine, name);
+    bool is_ordered = !topic || topic->settings.flow.group_order == settings->flow.group_order;
+    return is_ordered || !topic_has_work(topic) ? engine_topic_put_back(engine, name, settings)
+                                                : QUEUE_NOT_EMPTY;
+}
+
+enum queue_status engine_topic_put_back(struct engine *engine, struct slice name,
+                                        const struct topic_settings *settings)
 {
     struct topic *topic = engine_topic_find(engine, name);
     enum queue_status status = QUEUE_OK;
@@ -398,9 +435,6 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
         if (status != QUEUE_OK)
             return status;
         status = QUEUE_CREATED;
-    } else if (topic->settings.flow.group_order != settings->flow.group_order &&
-               topic_has_work(topic)) {
-        return QUEUE_NOT_EMPTY;
     }
     if (!engine_topic_set(engine, topic, settings)) {
         if (status == QUEUE_CREATED)

@@ -94,6 +94,12 @@ const char *group_settings_fault(const struct group_settings *settings);
 
 bool topic_flow_equal(const struct topic_flow *a, const struct topic_flow *b);
 
+/* Returns whether all jobs of the topic are in one shard, its home: one_shard is set, or the order is strict, which holds only there. */
+static inline bool flow_is_one_shard(const struct topic_flow *flow)
+{
+    return flow->one_shard || flow->group_order == FLOW_STRICT;
+}
+
 /* Returns whether any setting of the flow of a topic is set. */
 bool topic_flow_is_set(const struct topic_flow *flow);
 

@@ -332,7 +332,7 @@ enum queue_status queue_check_topic_flow(const struct queue_info *info,
         *detail = lacking;
         return QUEUE_UNSUPPORTED;
     }
-    if (flow->one_shard || info->shards <= 1)
+    if (flow_is_one_shard(flow) || info->shards <= 1)
         return QUEUE_OK;
     if (!can_share(&flow->topic, info->shards, &is_rate))
         return bad_option(is_rate ? "rate" : "limit", detail);

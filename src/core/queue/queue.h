@@ -60,7 +60,7 @@ enum queue_status {
     QUEUE_UNAVAILABLE, /* the store is unreachable or failed: the outcome is unknown */
     /* Statuses of the parts of a queue that is moved into another queue (handover.h). A caller receives one only
      * if the move took too long; nothing was done. */
-    QUEUE_ELSEWHERE, /* push: the part accepts no new jobs and has no job of this id */
+    QUEUE_ELSEWHERE, /* push: the part accepts no new jobs and has no job of this id, or the topic was moved to or from one shard meanwhile */
     QUEUE_MOVING,    /* the job is being moved to another part */
     /* Push of a new job: the topic has max_jobs jobs. With several shards each allows its share, rounded up. No
      * other call ends with this status. */
@@ -249,6 +249,15 @@ struct queue_list {
     bool first_only;
 };
 
+/* How a part treats settings that move the topic to one shard, or spread it over all again (flow_is_one_shard). The queue of all parts decides
+ * this; callers leave it 0. */
+enum queue_place {
+    QUEUE_PLACE_ANY = 0, /* a queue with one part */
+    QUEUE_PLACE_KEPT,  /* rejected with QUEUE_ELSEWHERE, because another call has moved the topic */
+    QUEUE_PLACE_MOVED, /* NOT_EMPTY if the part has jobs of the topic, also dead or finished ones */
+    QUEUE_PLACE_UNDONE /* always; ends a move that another part has rejected */
+};
+
 enum queue_topic_verb {
     QUEUE_TOPIC_GET = 1,
     QUEUE_TOPIC_PUT,    /* replaces all settings; creates the topic if it does not exist */
@@ -266,6 +275,7 @@ struct queue_topic_call {
     enum queue_topic_verb verb;
     struct slice topic;
     struct topic_settings settings; /* put */
+    enum queue_place place;         /* put; only for parts of a queue */
     enum job_state state;           /* purge */
     struct slice id;                /* redrive: only this one; empty: all */
     uint64_t max;                   /* redrive: maximum number; 0: all */

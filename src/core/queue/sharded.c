@@ -607,8 +607,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
         queue_info(sharded->parts[i].queue, &part);
         if (i == 0) {
             *out = part;
-            /* Jobs are spread by their id, so the order of a group would hold in each shard only. */
-            out->one_shard = out->strict_groups = false;
+            /* If jobs are always spread by their id, the order of a group would hold in each shard only. */
+            out->one_shard = out->strict_groups = sharded->options.place != NULL;
             /* The members of a batch would be spread over the parts, each of which counts its own. */
             out->batches = false;
             continue;

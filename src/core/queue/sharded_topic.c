@@ -147,7 +147,10 @@ struct topic_call {
     struct command *command; /* a copy */
     uint32_t asked;          /* redrive: parts */
     uint64_t affected;
-    enum queue_status status; /* redrive: OK if a part had the topic */
+    enum queue_status status;          /* redrive: OK if a part had the topic */
+    bool was_one;                      /* all jobs of the topic were in one part */
+    struct queue_reply *before;        /* move: the topic as it was; a copy */
+    uint32_t order[SHARDED_PARTS_MAX]; /* move: the parts, in the order in which they change */
 };
 
 static struct topic_call *topic_call_new(struct sharded *sharded, const struct command *command,
@@ -170,6 +173,7 @@ static struct topic_call *topic_call_new(struct sharded *sharded, const struct c
 static void topic_call_free(struct topic_call *topic)
 {
     topic->sharded->under_way--;
+    free(topic->before);
     free(topic->command);
     free(topic);
 }
@@ -247,6 +251,144 @@ static void pause_topic(struct sharded *sharded, const struct command *command,
     show_first(topic, pause_shown);
 }
 
+/* ---- settings, which may move a topic to one part or from it ---- */
+
+/*
+ * A move changes one part after the other, while the calls still find jobs as before. A part that has changed accepts only jobs that belong
+ * to it both before and after the move, and rejects others with QUEUE_ELSEWHERE. So a crash, or a part that still has jobs, leaves no job in the wrong
+ * part, and the first part, which leads, changes last if the topic moves to one part. If it is spread again, its only part with jobs, the home, changes first.
+ */
+
+static bool settings_are_one(const struct command *command)
+{
+    return flow_is_one_shard(&command->topic.settings.flow);
+}
+
+static void set_order(struct topic_call *topic)
+{
+    uint32_t count = topic->sharded->part_count, at = 0;
+    uint32_t home =
+        sharded_part_of_job(topic->sharded, topic->command->topic.topic, (struct slice){.at = ""});
+    bool is_one = settings_are_one(topic->command);
+    if (!is_one)
+        topic->order[at++] = home;
+    for (uint32_t part = is_one ? 1 : 0; part < count; part++)
+        if (is_one || part != home)
+            topic->order[at++] = part;
+    if (is_one)
+        topic->order[at++] = 0;
+}
+
+static void move_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    struct queue_reply shown = *reply;
+    (void)tag;
+    if (shown.status == QUEUE_OK)
+        shown.status = topic->status;
+    topic_call_finish(topic, &shown);
+}
+
+static void move_end(struct topic_call *topic)
+{
+    const struct sharded_options *options = &topic->sharded->options;
+    struct queue_reply reply = {.status = topic->status};
+    bool is_done = topic->status == QUEUE_OK || topic->status == QUEUE_CREATED;
+    if (is_done)
+        (void)options->place(options->ctx, topic->command->topic.topic,
+                             settings_are_one(topic->command));
+    options->place_end(options->ctx);
+    if (is_done)
+        show_first(topic, move_shown);
+    else
+        topic_call_finish(topic, &reply);
+}
+
+/* Gives the settings of before back to the parts that have changed. */
+static void move_undo(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    (void)tag;
+    (void)reply;
+    if (!topic->asked) {
+        move_end(topic);
+        return;
+    }
+    struct command undo = {.kind = COMMAND_TOPIC,
+                           .topic = {.verb = QUEUE_TOPIC_PUT,
+                                     .topic = topic->command->topic.topic,
+                                     .place = QUEUE_PLACE_UNDONE}};
+    if (topic->before->topic_count)
+        undo.topic.settings = topic->before->topics[0].settings;
+    sharded_send(topic->sharded, topic->order[--topic->asked], &undo,
+                 (struct queue_reply_to){.done = move_undo, .owner = topic});
+}
+
+static void move_next(struct topic_call *topic);
+
+static void part_moved(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    if (reply->status == QUEUE_OK || reply->status == QUEUE_CREATED) {
+        if (topic->asked == 0)
+            topic->status = reply->status;
+        topic->asked++;
+        move_next(topic);
+        return;
+    }
+    topic->status = reply->status;
+    move_undo(topic, tag, reply);
+}
+
+static void move_next(struct topic_call *topic)
+{
+    if (topic->asked == topic->sharded->part_count)
+        move_end(topic);
+    else
+        sharded_send(topic->sharded, topic->order[topic->asked], topic->command,
+                     (struct queue_reply_to){.done = part_moved, .owner = topic});
+}
+
+static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    const struct sharded_options *options = &topic->sharded->options;
+    struct queue_topic_call *put = &topic->command->topic;
+    bool is_one = reply->topic_count && flow_is_one_shard(&reply->topics[0].settings.flow);
+    (void)tag;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        topic_call_finish(topic, reply);
+        return;
+    }
+    put->place = is_one == settings_are_one(topic->command) ? QUEUE_PLACE_KEPT : QUEUE_PLACE_MOVED;
+    if (put->place == QUEUE_PLACE_KEPT) {
+        lead_topic(topic->sharded, topic->command, topic->reply_to);
+        topic_call_free(topic);
+        return;
+    }
+    struct queue_reply refusal = {.status = QUEUE_NO_MEMORY};
+    if (!(topic->before = copy_reply(reply))) {
+        topic_call_finish(topic, &refusal);
+    } else if (!options->place_begin(options->ctx, put->topic)) {
+        refusal.status = QUEUE_ELSEWHERE;
+        topic_call_finish(topic, &refusal);
+    } else {
+        set_order(topic);
+        move_next(topic);
+    }
+}
+
+static void put_topic(struct sharded *sharded, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct topic_call *topic =
+        sharded->options.place ? topic_call_new(sharded, command, reply_to) : NULL;
+    if (topic)
+        show_first(topic, put_shown);
+    else if (!sharded->options.place)
+        lead_topic(sharded, command, reply_to);
+}
+
 /* ---- delete: marked in the first part, carried out in the others, then in the first ---- */
 
 static void send_mark(struct topic_call *topic, bool begins, queue_done *done)
@@ -282,6 +424,14 @@ static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply 
     finish_delete(topic);
 }
 
+static void give_up_delete(struct topic_call *topic)
+{
+    const struct sharded_options *options = &topic->sharded->options;
+    if (topic->was_one)
+        (void)options->place(options->ctx, topic->command->topic.topic, true);
+    send_mark(topic, false, delete_given_up);
+}
+
 /* Ends a delete. If a part rejected it, the mark is removed, so that the next start does not continue a delete
  * that was reported as failed. */
 static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -294,7 +444,7 @@ static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *re
     if (is_done(reply->status))
         finish_delete(topic);
     else
-        send_mark(topic, false, delete_given_up);
+        give_up_delete(topic);
 }
 
 static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -307,7 +457,7 @@ static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *
         sharded_send(topic->sharded, 0, topic->command,
                      (struct queue_reply_to){.done = delete_ended, .owner = topic});
     else
-        send_mark(topic, false, delete_given_up);
+        give_up_delete(topic);
 }
 
 static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -315,6 +465,10 @@ static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *r
     struct topic_call *topic = owner;
     struct queue_reply none = {.status = QUEUE_NOT_FOUND};
     (void)tag;
+    /* A topic that is pushed to after its delete has the default settings, so its jobs are spread. */
+    if (reply->status == QUEUE_OK && topic->sharded->options.place)
+        topic->was_one = topic->sharded->options.place(topic->sharded->options.ctx,
+                                                       topic->command->topic.topic, false);
     if (reply->status == QUEUE_OK)
         sum_rest(topic->sharded, topic->command, &none,
                  (struct queue_reply_to){.done = others_deleted, .owner = topic});
@@ -391,7 +545,9 @@ void sharded_topic(struct sharded *sharded, const struct command *command,
                      reply_to);
     else if (call->verb == QUEUE_TOPIC_PAUSE)
         pause_topic(sharded, command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_RESUME)
+    else if (call->verb == QUEUE_TOPIC_PUT)
+        put_topic(sharded, command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_RESUME)
         lead_topic(sharded, command, reply_to);
     else if (call->verb == QUEUE_TOPIC_DELETE)
         delete_topic(sharded, command, reply_to);

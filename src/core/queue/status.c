@@ -55,7 +55,7 @@ static const struct {
          "again with the same id or lease, and see the server's log"},
     [QUEUE_ELSEWHERE] =
         {"unavailable",
-         "the number of shards is being changed and nothing was done; repeat the call"},
+         "the shards of the topic are being changed and nothing was done; repeat the call"},
     [QUEUE_MOVING] = {"unavailable",
                       "the job is moving to another shard and nothing was done; repeat the call"},
     [QUEUE_TOPIC_FULL] = {"topic_full",

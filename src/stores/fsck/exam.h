@@ -129,7 +129,8 @@ void fsck_advance(struct fsck_exam *exam, uint64_t records);
 int fsck_owner_find(struct fsck_exam *exam, const struct store_identity *expected,
                     struct store_identity *out);
 /* Checks the shard of a job's key that was read from a record at that place. */
-void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct hash128 key);
+void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct hash128 key,
+                      struct slice topic);
 /* Rebuilds the log's manifest from the headers of its files, for salvage. Returns false if no file
  * has a header. */
 bool fsck_owner_rebuild(struct fsck_exam *exam);

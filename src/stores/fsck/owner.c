@@ -88,11 +88,15 @@ int fsck_owner_find(struct fsck_exam *exam, const struct store_identity *expecte
     return voting.has_failed ? -ENOMEM : 0;
 }
 
-void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct hash128 key)
+/* The shard of the topic itself may also have it, if all jobs of the topic are in one shard. */
+void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct hash128 key,
+                      struct slice topic)
 {
     const uint32_t shard = datadir_shard_of(key, exam->shards);
+    const struct hash128 home = hash_pair(topic, (struct slice){.at = ""}, exam->hash_seed);
 
-    if (shard == exam->disk.identity.shard || exam->misplaced++)
+    if (shard == exam->disk.identity.shard ||
+        datadir_shard_of(home, exam->shards) == exam->disk.identity.shard || exam->misplaced++)
         return;
     fsck_find(exam, where, FSCK_RESTORE,
               "a job of shard %02" PRIu32

@@ -275,7 +275,7 @@ static struct record_place known_slot(struct fsck_replay *replay, struct record_
 }
 
 /* Checks that the key belongs to this shard. */
-static void check_key(const struct fsck_replay *replay, struct hash128 key)
+static void check_key(const struct fsck_replay *replay, struct hash128 key, struct slice topic)
 {
     char name[32], path[48];
 
@@ -283,7 +283,8 @@ static void check_key(const struct fsck_replay *replay, struct hash128 key)
     snprintf(path, sizeof path, "wal/%s", name);
     fsck_owner_check(
         replay->exam,
-        (struct fsck_where){.file = path, .at = replay->place.at, .slot = FSCK_NO_SLOT}, key);
+        (struct fsck_where){.file = path, .at = replay->place.at, .slot = FSCK_NO_SLOT}, key,
+        topic);
 }
 
 static bool replay_job(struct fsck_replay *replay, struct record *record)
@@ -291,7 +292,7 @@ static bool replay_job(struct fsck_replay *replay, struct record *record)
     const struct hash128 key = fsck_key_of(replay->exam, record);
     const bool was_there = has_job(replay, key);
 
-    check_key(replay, key);
+    check_key(replay, key, record->job.topic);
     if (record->job.state == JOB_READY || record->job.state == JOB_FINISHED) {
         replay_complain(replay, never_stored);
         record->job.state = JOB_DELAYED;
@@ -310,7 +311,6 @@ static bool replay_state(struct fsck_replay *replay, struct record *record)
     const struct hash128 key = record->state.key;
     const enum engine_known known = engine_known(replay->engine, key);
 
-    check_key(replay, key);
     if (record->state.state == JOB_READY || record->state.state == JOB_FINISHED) {
         replay_complain(replay, never_stored);
         record->state.state = JOB_DELAYED;
@@ -340,7 +340,8 @@ static void check_end(struct fsck_replay *replay, const struct record_done *done
 
 static bool replay_done(struct fsck_replay *replay, struct record *record)
 {
-    check_key(replay, record->done.key);
+    if (record->done.topic.len)
+        check_key(replay, record->done.key, record->done.topic);
     if (!record->done.topic.len) {
         replay_complain(replay, "a job ends, and the record does not name its topic");
         return true;

@@ -440,7 +440,11 @@ static int run_topic(struct shard *shard, const struct command *command,
     case QUEUE_TOPIC_GET:
         break;
     case QUEUE_TOPIC_PUT:
-        status = engine_topic_put(shard->engine, call->topic, &call->settings);
+        status = engine_topic_may_move(shard->engine, call->topic, &call->settings, call->place);
+        if (status == QUEUE_OK)
+            status = call->place == QUEUE_PLACE_UNDONE
+                         ? engine_topic_put_back(shard->engine, call->topic, &call->settings)
+                         : engine_topic_put(shard->engine, call->topic, &call->settings);
         if (status == QUEUE_OK || status == QUEUE_CREATED)
             shard_event(shard, QUEUE_EVENT_TOPIC, call->topic);
         break;

@@ -9,6 +9,7 @@
 #define TARRY_LOCAL_HANDLE_H
 
 #include "local/local.h"
+#include "local/placement.h"
 #include "queue/door.h"
 #include "queue/sharded.h"
 #include "store/datadir.h"
@@ -56,7 +57,8 @@ struct local {
     struct datadir_manifest manifest;
     int64_t skew_ms; /* wall minus inner clock, as last stored; within noise */
     uint32_t shard_count;
-    char sync_interval[32]; /* for display: "50ms" */
+    struct placement *placement; /* the topics whose jobs are in one of the shards */
+    char sync_interval[32];      /* for display: "50ms" */
     struct shard *shards[DATADIR_SHARDS_MAX];
     struct handle *handles[DATADIR_SHARDS_MAX];
     atomic_uint attached;      /* shards that have recovered */

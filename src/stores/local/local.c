@@ -17,11 +17,15 @@
 #include "local/shard_core.h"
 #include "local/test_clock.h"
 #include "queue/copy.h"
+#include "queue/traits.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Returns the shard of a job, for the handle `ctx`. */
+static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice id);
 
 /* ---- from any reactor to any shard: by a call if the shard is on the same reactor, else by letter
  * ---- */
@@ -44,6 +48,7 @@ struct forwarded_call {
     struct letter letter;
     struct handle *handle; /* the caller's */
     uint32_t shard;
+    uint64_t placement; /* the version by which it was routed */
     struct command *command;
     struct queue_reply_to reply_to;
     struct queue_reply *reply;
@@ -140,9 +145,29 @@ static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_re
     forwarded_ends_settle(ends, reply);
 }
 
+/* Returns whether all jobs that the call names still belong to the shard: a topic may have been moved to one shard, or from it, while the call
+ * was on its way. */
+static bool is_routed_well(const struct forwarded_call *call)
+{
+    for (size_t i = 0; i < command_name_count(call->command); i++) {
+        struct queue_find name = command_name(call->command, i);
+        if (handle_shard_of_job(call->handle, name.topic, name.id) != call->shard)
+            return false;
+    }
+    return true;
+}
+
 static void forwarded_call_there(struct letter *letter)
 {
     struct forwarded_call *call = (struct forwarded_call *)(void *)letter;
+    struct local *local = call->handle->local;
+    if (call->placement != placement_version(local->placement) && !is_routed_well(call)) {
+        completion_status_soon(local->shards[call->shard], QUEUE_ELSEWHERE,
+                               (struct queue_reply_to){.done = forwarded_call_done, .owner = call});
+        free(call->command);
+        call->command = NULL;
+        return;
+    }
     shard_submit(call->handle->local->shards[call->shard], call->command,
                  (struct queue_reply_to){.done = forwarded_call_done,
                                          .owner = call,
@@ -184,6 +209,7 @@ static void route_submit(struct queue *queue, const struct command *command,
     *call = (struct forwarded_call){.letter.run = forwarded_call_there,
                                     .handle = handle,
                                     .shard = shard,
+                                    .placement = placement_version(local->placement),
                                     .command = copy,
                                     .reply_to = reply_to,
                                     .ends = ends};
@@ -387,6 +413,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .soon = true,
                                .strict_groups = true,
                                .group_max_jobs = true,
+                               .one_shard = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};
@@ -419,7 +446,24 @@ static const struct queue_ops part_ops = {
 static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice id)
 {
     const struct local *local = ((struct handle *)ctx)->local;
+    if (id.len && placement_is_one(local->placement, topic))
+        id = (struct slice){.at = ""};
     return datadir_shard_of(hash_pair(topic, id, local->manifest.hash_seed), local->shard_count);
+}
+
+static bool handle_place_begin(void *ctx, struct slice topic)
+{
+    return placement_begin(((struct handle *)ctx)->local->placement, topic);
+}
+
+static bool handle_place(void *ctx, struct slice topic, bool is_one)
+{
+    return placement_set(((struct handle *)ctx)->local->placement, topic, is_one);
+}
+
+static void handle_place_end(void *ctx)
+{
+    placement_end(((struct handle *)ctx)->local->placement);
 }
 
 static bool handle_shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
@@ -450,6 +494,9 @@ static struct sharded *handle_make_sharded(struct handle *handle)
                                                  .leads = true,
                                                  .part_of_job = handle_shard_of_job,
                                                  .part_of_lease = handle_shard_of_lease,
+                                                 .place_begin = handle_place_begin,
+                                                 .place = handle_place,
+                                                 .place_end = handle_place_end,
                                                  .refuse = handle_refuse,
                                                  .ctx = handle});
 }
@@ -571,6 +618,14 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
     }
     for (uint32_t i = 0; i < local->shard_count; i++)
         settle_shard(local, i, lead);
+    if (flow_is_one_shard(&lead->settings.flow)) {
+        bool begun = placement_begin(local->placement, lead->name);
+        (void)placement_set(local->placement, lead->name, true);
+        if (begun)
+            placement_end(local->placement);
+        else
+            log_event(LOG_ERROR, "out of memory: the jobs of a topic in one shard are not found");
+    }
 }
 
 /* Settles all topics, after all shards have recovered and before any of their loops runs. The
@@ -719,11 +774,17 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         return -ENOMEM;
     }
     local->options = *options;
+    if (!(local->placement = placement_new())) {
+        free(local);
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
     if (!options->clock)
         local->options.clock = &clock_process;
     int failed = datadir_open(options->data_dir, options->shards, &local->datadir, &local->manifest,
                               error, error_bytes);
     if (failed) {
+        placement_free(local->placement);
         free(local);
         return failed;
     }
@@ -750,6 +811,7 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
     if (failed) {
         mark_keeper_free(local->keeper);
         datadir_close(local->datadir);
+        placement_free(local->placement);
         free(local);
         return failed;
     }
@@ -967,6 +1029,7 @@ void local_free(struct local *local)
     backups_free(local->backups);
     mark_keeper_free(local->keeper);
     test_clock_free(local->test_clock);
+    placement_free(local->placement);
     datadir_close(local->datadir);
     free(local);
 }

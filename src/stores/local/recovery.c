@@ -267,6 +267,7 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
                                      .body_bytes_max = shard->body_bytes_max,
                                      .topics_max = shard->options.local->topics_max,
                                      .shards = shard->options.shards,
+                                     .shard = shard->options.index,
                                      .random_seed = random_u64(),
                                      .now = shard_now(shard)};
     options.sink.event = shard_feed_event;

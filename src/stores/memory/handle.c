@@ -403,6 +403,7 @@ static void handle_info(struct queue *queue, struct queue_info *out)
                                .batches = true,
                                .strict_groups = true,
                                .group_max_jobs = true,
+                               .one_shard = true,
                                .healthy = true,
                                .accepting = true};
     for (int reason = 0; reason < QUEUE_DROPS; reason++)

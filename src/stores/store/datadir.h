@@ -26,7 +26,7 @@
  * half selects the bucket within the shard. */
 static inline uint32_t datadir_shard_of(struct hash128 key, uint32_t shards)
 {
-    return (uint32_t)(((key.high >> 32) * shards) >> 32);
+    return hash_share(key, shards);
 }
 
 #define DATADIR_MANIFEST_COPY "MANIFEST.copy"

@@ -310,8 +310,39 @@ def test_settings_are_shown_and_survive_a_restart(server):
 
 
 def test_a_setting_that_the_store_lacks_is_rejected_by_name(server):
+    if server.client().good("GET", "/v1/info")["store"] == "embedded":
+        pytest.skip("this store has all settings")
     status, code, detail = refused(server.client(), "PUT", "/v1/topics/whole?one_shard=true")
     assert (status, code) == (501, "unsupported") and "'one_shard'" in detail
+
+
+def test_one_shard_makes_limits_exact(server):
+    client = server.client()
+    if client.good("GET", "/v1/info")["store"] != "embedded":
+        pytest.skip("this store has no topics in one of several shards")
+    client.good("PUT", "/v1/topics/single?one_shard=true&limit=3&group_limit=1")
+    client.good("PUT", "/v1/topics/single/groups/b?limit=1&max_jobs=4")
+    for n in range(4):
+        push(client, "single", f"a{n}", "a")
+        push(client, "single", f"b{n}", "b")
+    reply = client.call("PUT", "/v1/topics/single/jobs/b9?group=b")
+    assert (reply.status, reply.json()["code"]) == (507, "group_full")
+    ready(client, "single", 8)
+    assert sorted(job["group"] for job in take(client, "single", 10)) == ["a", "b"]
+    assert take(client, "single", 10) == []
+    assert client.topic("single")["settings"]["one_shard"] is True
+    if client.good("GET", "/v1/info")["shards"] > 1:
+        assert refused(client, "PUT", "/v1/topics/single?limit=3")[:2] == (409, "not_empty")
+
+
+def test_a_share_of_a_limit_of_a_group_is_at_least_one(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/shared?group_limit=4")
+    reply = client.call("PUT", "/v1/topics/shared/groups/g?limit=1")
+    if client.good("GET", "/v1/info")["shards"] == 1:
+        assert reply.status == 200
+    else:
+        assert (reply.status, reply.json()["code"]) == (400, "bad_option"), reply.json()
 
 
 def test_an_import_leaves_out_a_setting_that_the_store_lacks(server):
@@ -329,10 +360,10 @@ def test_an_import_leaves_out_a_setting_that_the_store_lacks(server):
 
 def has_strict_order(client):
     info = client.good("GET", "/v1/info")
-    return info["shards"] == 1
+    return info["shards"] == 1 or info["store"] == "embedded"
 
 
-def test_strict_order_needs_one_shard(server):
+def test_strict_order_is_rejected_if_groups_are_spread(server):
     client = server.client()
     reply = client.call("PUT", "/v1/topics/strict?group_order=strict")
     if has_strict_order(client):

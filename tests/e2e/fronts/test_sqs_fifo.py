@@ -187,10 +187,19 @@ def test_errors_of_fifo_queues(start):
     assert received(sqs, url, WaitTimeSeconds=0) == []
 
 
-def test_a_store_without_strict_order_has_no_fifo_queues(start_server):
-    sqs = client_of(start_server("--sqs", f"{REGION}/{ACCOUNT}", *FLAGS, "--shards", "2").port)
-    code, message = refused(sqs.create_queue, QueueName="q.fifo", Attributes=FIFO)
-    assert code == "AWS.SimpleQueueService.UnsupportedOperation" and "no FIFO queues" in message
+def test_a_fifo_queue_keeps_its_order_over_several_shards(start_server):
+    server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *FLAGS, "--shards", "3")
+    sqs = client_of(server.port)
+    url, bodies = made(sqs), [f"{number}" for number in range(12)]
+    for body in bodies:
+        send(sqs, url, body)
+    send(sqs, url, bodies[3])  # within five minutes
+    got = []
+    while messages := received(sqs, url, WaitTimeSeconds=1):
+        for message in messages:
+            got.append(message["Body"])
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert got == bodies
 
 
 def test_settings_of_the_topic_do_not_end_the_fifo_queue(start):

@@ -249,12 +249,24 @@ BOTH(a_waiting_take_gets_the_job_that_a_rate_or_an_ack_releases)
     tarry_job_free(job);
 }
 
-CLAIM(a_directory_with_several_shards_has_no_strict_groups)
+CLAIM(a_directory_with_several_shards_has_strict_groups)
 {
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     tarry *queue = open_in_directory(2);
     settings.group_order = TARRY_STRICT;
-    set(queue, settings, TARRY_UNSUPPORTED);
+    set(queue, settings, TARRY_CREATED);
+    for (int i = 0; i < 8; i++) {
+        char id[2] = {(char)('1' + i)};
+        push_in(queue, "a", id);
+    }
+    for (int i = 0; i < 8; i++) {
+        tarry_job *job = rig_take_one(queue, 20000);
+        assert_int_equal(tarry_job_id(job)[0], '1' + i);
+        struct tarry_answer answer = TARRY_ANSWER_INIT;
+        answer.job = job;
+        assert_int_equal(tarry_ack(queue, &answer, 1, NULL), TARRY_OK);
+        tarry_job_free(job);
+    }
     assert_int_equal(tarry_close(queue), TARRY_OK);
 }
 
