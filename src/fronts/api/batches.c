@@ -430,6 +430,7 @@ struct member_list {
     struct http_front *front;
     struct buffer jobs;
     enum api_view view;
+    const struct http_format *format; /* of the route; NULL: JSON */
 };
 
 static bool members_allows(void *owner, uint64_t tag, struct slice topic)
@@ -443,6 +444,10 @@ static void members_found(void *owner, uint64_t tag, const struct queue_job *job
 {
     struct member_list *list = owner;
     (void)tag;
+    if (list->format) {
+        list->format->add_job(&list->jobs, job, false);
+        return;
+    }
     if (list->jobs.len)
         buffer_append_byte(&list->jobs, ',');
     api_job_write(&list->jobs, job, list->view);
@@ -461,6 +466,11 @@ static void members_done(void *owner, uint64_t tag, const struct members_result 
     struct http_exchange *exchange = http_exchange_find(list->front, tag);
     if (exchange && result->status != QUEUE_OK) {
         http_answer_refusal(exchange, result->status, NULL, (enum job_state)0);
+    } else if (exchange && list->format) {
+        struct buffer *body = list->format->begin(exchange);
+        buffer_append_slice(body, buffer_slice(&list->jobs));
+        body->failed |= list->jobs.failed;
+        list->format->end(exchange, result->cursor);
     } else if (exchange) {
         struct buffer *body = http_answer_start(exchange);
         buffer_append_text(body, "{\"members\":[");
@@ -493,6 +503,7 @@ static void list_members(struct http_call *call)
         return;
     }
     list->front = call->front;
+    list->format = exchange->route->format;
     list->view = fields->results ? API_VIEW_RESULT : API_VIEW_LISTED;
     buffer_init(&list->jobs, HTTP_OUT_BYTES_MAX);
     http_gate_keep(exchange, call->caller);

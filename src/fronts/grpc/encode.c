@@ -81,6 +81,30 @@ static void write_meta(struct buffer *out, struct slice meta)
     }
 }
 
+/* Writes the batch of which the job is a member. */
+static void write_batch(struct buffer *out, struct slice encoded)
+{
+    struct job_batch batch;
+    if (!encoded.len || !job_batch_decode(encoded, &batch) || !batch.topic.len)
+        return;
+    size_t begin = wire_begin(out, 31, batch.topic.len + batch.id.len + 8);
+    wire_text(out, 1, batch.topic);
+    wire_text(out, 2, batch.id);
+    wire_end(out, begin);
+}
+
+static void write_waiting(struct buffer *out, const struct queue_waiting *waiting)
+{
+    size_t begin = wire_begin(out, 32, 32);
+    if (!waiting->has_ended)
+        wire_u64(out, 1, batch_waits_for(&waiting->counts, waiting->on_dead));
+    wire_flag(out, 2, waiting->is_closed);
+    wire_flag(out, 3, waiting->has_ended);
+    for (uint32_t i = 0; i < BATCH_OUTCOMES; i++)
+        wire_u64(out, 4 + i, waiting->counts.of[i]);
+    wire_end(out, begin);
+}
+
 /* Writes what only Get and List show. */
 static void write_kept(struct buffer *out, const struct job *job)
 {
@@ -110,11 +134,14 @@ void encode_job(struct buffer *out, const struct queue_job *taken, bool with_bod
     wire_u64(out, 10, job->priority);
     wire_text(out, 11, job->group);
     write_meta(out, job->meta);
+    write_batch(out, job->batch);
     if (taken->lease.len)
         return;
     write_kept(out, job);
     wire_text(out, 29, slice_of(flow_held_name(taken->held_by)));
     wire_time(out, 30, taken->held_until_ms);
+    if (taken->waiting)
+        write_waiting(out, taken->waiting);
 }
 
 /* ---- results ---- */

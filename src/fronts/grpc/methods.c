@@ -53,9 +53,23 @@ static bool read_options(const Tarry__V1__PushRequest *push, struct fields *fiel
            fields_text(fields, OPTION_GROUP, push->group);
 }
 
-/* Reads a job. Its metas go to `meta`, which is empty before. */
+static bool read_batch(const Tarry__V1__PushRequest *push, struct fields *fields)
+{
+    const Tarry__V1__BatchName *batch = push->batch;
+    return (!batch || (fields_text(fields, OPTION_BATCH_TOPIC, batch->topic) &&
+                       fields_text(fields, OPTION_BATCH_ID, batch->id))) &&
+           fields_text(fields, OPTION_PARENT, push->parent) &&
+           fields_flag(fields, OPTION_WAITS, push->waits) &&
+           fields_text(fields, OPTION_ON_DEAD, push->on_dead) &&
+           fields_number(fields, OPTION_MEMBERS, push->members) &&
+           fields_duration(fields, OPTION_WAIT_AT_MOST, push->wait_at_most) &&
+           fields_duration(fields, OPTION_CLOSE_WITHIN, push->close_within);
+}
+
+/* Reads a job. Its metas go to `meta`, which is empty before, and its batches to `room`. */
 static bool read_job(const struct http_hooks *hooks, const Tarry__V1__PushRequest *job,
-                     struct queue_push *out, struct buffer *meta, struct http_fault *fault)
+                     struct queue_push *out, struct queue_batch *room, struct buffer *meta,
+                     struct http_fault *fault)
 {
     struct http_fields options = {0};
     struct fields fields = {.out = &options, .fault = fault};
@@ -67,12 +81,14 @@ static bool read_job(const struct http_hooks *hooks, const Tarry__V1__PushReques
     };
     if (!out->topic.len)
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
-    if (!read_options(job, &fields) || !http_fields_check(&options, fault) ||
-        !add_metas(job, meta, fault) || !api_body_check(out->content_type, out->body, fault))
+    if (!read_options(job, &fields) || !read_batch(job, &fields) ||
+        !http_fields_check(&options, fault) || !add_metas(job, meta, fault) ||
+        !api_body_check(out->content_type, out->body, fault))
         return false;
     if (*job->callback && !api_callback_add(meta, slice_of(job->callback), hooks, fault))
         return false;
     api_fields_push(&options, out);
+    api_fields_batch(&options, out, room);
     out->meta = buffer_slice(meta);
     return true;
 }
@@ -89,7 +105,9 @@ static void push(struct request *request, const void *message)
 {
     struct http_call *call = request->call;
     struct queue_push push;
-    if (read_job(call->front->shared->hooks, message, &push, &call->front->meta, request->fault))
+    struct queue_batch room;
+    if (read_job(call->front->shared->hooks, message, &push, &room, &call->front->meta,
+                 request->fault))
         api_push(call, &push);
     else
         http_answer_fault(call->exchange, request->fault);
@@ -120,22 +138,28 @@ static void carry_item(struct many *many)
         trace_meta_add_pushed(many->meta, clock_wall_us());
 }
 
-/* Reads an item, whose metas are copied to the arena of the call. */
+/* Reads an item, whose metas and batches are copied to the arena of the call. */
 static bool read_item(struct many *many, const Tarry__V1__PushRequest *job,
                       struct http_fault *fault)
 {
     struct http_call *call = many->request->call;
     struct queue_push *push = &many->pushes[many->count];
     buffer_clear(many->meta);
-    if (!read_job(call->front->shared->hooks, job, push, many->meta, fault) ||
+    struct queue_batch room;
+    if (!read_job(call->front->shared->hooks, job, push, &room, many->meta, fault) ||
         !http_gate_allows(call->front, call->caller, call->exchange->route, push->topic, fault))
         return false;
     carry_item(many);
-    if (!many->meta->len)
-        return true;
-    char *copy = arena_alloc(many->request->arena, many->meta->len);
-    if (!copy)
+    struct queue_batch *batch = NULL;
+    char *copy = NULL;
+    if ((push->batch && !(batch = arena_alloc(many->request->arena, sizeof *batch))) ||
+        (many->meta->len && !(copy = arena_alloc(many->request->arena, many->meta->len))))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (batch)
+        *batch = room;
+    push->batch = batch;
+    if (!copy)
+        return true;
     memcpy(copy, many->meta->at, many->meta->len);
     push->meta = slice_make(copy, many->meta->len);
     return true;
@@ -297,13 +321,23 @@ static bool read_list(struct request *request, const void *message)
            fields_text(&request->fields, OPTION_META, list->meta);
 }
 
+static bool read_list_members(struct request *request, const void *message)
+{
+    const Tarry__V1__ListMembersRequest *list = message;
+    set_topic(request, list->topic);
+    request->call->id = slice_of(list->id);
+    return fields_text(&request->fields, OPTION_OUTCOME, list->outcome) &&
+           fields_number(&request->fields, OPTION_LIMIT, list->limit) &&
+           fields_text(&request->fields, OPTION_CURSOR, list->cursor);
+}
+
 /* ---- changes ---- */
 
 static bool read_change(struct request *request, const void *message)
 {
     const Tarry__V1__ChangeRequest *change = message;
     uint8_t verb = request->call->exchange->route->verb;
-    bool is_reschedule = verb != QUEUE_CANCEL && verb != QUEUE_RUN;
+    bool is_reschedule = verb != QUEUE_CANCEL && verb != QUEUE_RUN && verb != QUEUE_CLOSE;
     set_topic(request, change->topic);
     request->call->id = slice_of(change->id);
     if (change->n_ids && *change->id)
@@ -317,10 +351,12 @@ static bool read_change(struct request *request, const void *message)
            settle_lacks(change->at && !is_reschedule, "at", request->fault) &&
            settle_lacks(change->priority && !is_reschedule, "priority", request->fault) &&
            settle_lacks(change->request && verb != QUEUE_CANCEL, "request", request->fault) &&
+           settle_lacks(change->members && verb != QUEUE_CANCEL, "members", request->fault) &&
            fields_duration(&request->fields, OPTION_DELAY, change->delay) &&
            fields_time(&request->fields, OPTION_AT, change->at) &&
            fields_priority(&request->fields, change->priority) &&
-           fields_flag(&request->fields, OPTION_REQUEST, change->request);
+           fields_flag(&request->fields, OPTION_REQUEST, change->request) &&
+           fields_flag(&request->fields, OPTION_CANCEL_MEMBERS, change->members);
 }
 
 static void on_many_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -358,7 +394,8 @@ static void change(struct request *request, const void *message)
             .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
             .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
                                                                   : QUEUE_PRIORITY_UNSET,
-            .request = fields->request};
+            .request = fields->request,
+            .members = fields->cancel_members};
     queue_change(call->front->queue, changes, named->n_ids, http_reply_to(call, on_many_changed));
 }
 
@@ -485,6 +522,8 @@ const struct method grpc_methods[] = {
     CHANGE("Cancel", "cancel"),
     CHANGE("Reschedule", "reschedule"),
     CHANGE("Run", "run"),
+    CHANGE("Close", "close"),
+    TOPIC("ListMembers", "members", list_members_request, read_list_members),
     TOPIC("GetTopic", "topic", topic_request, read_topic),
     TOPIC("PutTopic", "topic_put", put_topic_request, read_put_topic),
     {.name = "ListTopics",

@@ -138,6 +138,43 @@ def test_a_job_has_its_group_and_its_topic_its_limits(stub):
     assert stub.Get(topic="flow", id=waiting.id).held_by == "hold"
 
 
+def test_a_job_waits_for_its_members(stub, server):
+    stub.Push(topic="reports", id="r", waits=True, on_dead="hold", wait_at_most=duration(3600), close_within=duration(60))
+    named = {"topic": "reports", "id": "r"}
+    stub.Push(topic="rows", id="a", batch=named)
+    many = MESSAGES.PushManyRequest(jobs=[{"topic": "rows", "id": "b", "batch": named, "meta": {"n": "1"}}, {"topic": "rows", "id": "c", "batch": {"topic": "reports", "id": "none"}}, {"topic": "rows", "id": "d", "batch": {"topic": "reports"}}])
+    assert [result.problem.code for result in stub.PushMany(many).results] == ["", "no_batch", "bad_option"]
+    assert stub.Close(topic="reports", id="r").results[0].result == 1
+    assert fails(grpc.StatusCode.FAILED_PRECONDITION, stub.Push, topic="rows", id="e", batch=named).details()
+    [job] = stub.Take(topics=["rows"]).jobs
+    assert (job.id, job.batch.topic, job.batch.id) == ("a", "reports", "r")
+    stub.Push(topic="rows", id="e", batch=named, parent=job.lease)
+    stub.Nack(lease=job.lease, final=True)
+    waiting = stub.Get(topic="reports", id="r")
+    assert not waiting.HasField("due_at") and waiting.waiting.closed and not waiting.waiting.ended
+    assert (waiting.waiting.waits_for, waiting.waiting.unfinished, waiting.waiting.dead) == (3, 2, 1)
+    assert server.client().get("reports", "r")["wait_at_most"] == "1h" and server.client().get("reports", "r")["close_within"] == "1m"
+    assert [one.id for one in stub.ListMembers(topic="reports", id="r", outcome="dead").jobs] == ["a"]
+    first = stub.ListMembers(topic="reports", id="r", limit=2)
+    assert len(first.jobs) == 2 and len(stub.ListMembers(topic="reports", id="r", cursor=first.cursor).jobs) == 1
+    fails(grpc.StatusCode.NOT_FOUND, stub.ListMembers, topic="reports", id="none")
+    fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Run, topic="reports", id="r", members=True)
+    stub.Cancel(topic="rows", id="a")
+    for _ in range(2):
+        stub.Ack(lease=stub.Take(topics=["rows"]).jobs[0].lease)
+    [job] = stub.Take(topics=["reports"]).jobs
+    assert job.meta["tarry-batch"] == "acked=2 dead=0 cancelled=1 expired=0 missing=0"
+
+
+def test_a_waiting_job_is_cancelled_with_its_members(stub, server):
+    for ident in ("r", "s"):
+        stub.Push(topic="reports", id=ident, waits=True, members=1)
+        stub.Push(topic="rows", id=ident, batch={"topic": "reports", "id": ident})
+    stub.Cancel(topic="reports", id="r", members=True)
+    stub.Cancel(topic="reports", ids=["s"], members=True)
+    assert not stub.Take(topics=["rows"], max=9).jobs and counts(server.client(), "reports")["delayed"] == 0
+
+
 def test_unknown_fields_are_ignored(stub, server):
     raw = stub.channel.unary_unary("/tarry.v1.Queue/Push", request_serializer=bytes, response_deserializer=bytes)
     assert raw(MESSAGES.PushRequest(topic="mail").SerializeToString() + b"\xc2\x0c\x02hi", timeout=10)
