@@ -35,8 +35,9 @@ struct monitor_sample_topic {
     struct slice name; /* points into the sample's names */
     struct monitor_figures figures;
     struct topic_totals totals;
-    uint64_t max_jobs;       /* 0: no limit */
-    int64_t taken_ms;        /* inner clock: no job was handed out since, as far as known */
+    uint64_t max_jobs; /* 0: no limit */
+    int64_t
+        taken_ms; /* inner clock: no worker took a job since, or the target accepted none, as far as known */
     int64_t paused_ms;       /* since when it is paused; 0: not paused */
     int64_t paused_until_ms; /* wall clock; 0: not paused, or without end */
     int64_t stopped_ms;      /* since when it has ready jobs in groups that are paused or on hold */

@@ -108,6 +108,13 @@ static bool begins_with_deliver(struct slice extension)
     return extension.len >= sizeof begin - 1 && memcmp(extension.at, begin, sizeof begin - 1) == 0;
 }
 
+/* Returns the number of jobs that left the topic. A target that fails receives attempts as well, so
+ * only those that it accepted count. */
+static uint64_t taken_of(const struct monitor_sample_topic *topic)
+{
+    return topic->delivers ? topic->totals.acked : topic->totals.delivered;
+}
+
 /* Adds a topic. Returns false if out of memory. Until the sample is complete names have only a
  * length, since their memory may move. */
 static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic *shown)
@@ -138,7 +145,7 @@ static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic 
     if (sampler->last)
         set_rates(topic->figures.rates, &topic->totals, before ? &before->totals : &none,
                   now_ms - sampler->last->inner_ms);
-    if (before && before->totals.delivered == topic->totals.delivered)
+    if (before && taken_of(before) == taken_of(topic))
         topic->taken_ms = before->taken_ms;
     if (before && before->paused_ms && topic->paused_ms)
         topic->paused_ms = before->paused_ms;

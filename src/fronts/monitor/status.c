@@ -9,6 +9,7 @@
 #define MINUTE_MS (60 * SECOND_MS)
 #define HOUR_MS (60 * MINUTE_MS)
 #define DAY_MS (24 * HOUR_MS)
+#define SENT_MS (6 * MINUTE_MS) /* more than the longest timeout of a delivery */
 
 enum kind { KIND_NONE = 0, KIND_COUNT, KIND_TIME, KIND_BYTES };
 
@@ -26,6 +27,7 @@ enum problem_row {
     ROW_CHECKPOINTS_STOPPED,
     ROW_LATE,
     ROW_SLOW,
+    ROW_SLOW_TARGET,
     ROW_TOPIC_FULL,
     ROW_MEMORY,
     ROW_PAUSED,
@@ -95,8 +97,12 @@ static const struct monitor_problem_row rows[ROWS] = {
          "full"},
     [ROW_LATE] = {"late", "late", MONITOR_WARNING, KIND_TIME, SECOND_MS,
                   "deliveries are {value} late (99th percentile)"},
-    [ROW_SLOW] = {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
-                  "workers of '{topic}' are too slow: its oldest ready job was due {value} ago"},
+    [ROW_SLOW] =
+        {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
+         "'{topic}' has too few workers, or none: its oldest ready job was due {value} ago"},
+    [ROW_SLOW_TARGET] = {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
+                         "the target of '{topic}' is too slow or fails: its oldest ready job was "
+                         "due {value} ago"},
     [ROW_TOPIC_FULL] = {"full", "full", MONITOR_WARNING, KIND_COUNT, 0,
                         "'{topic}' is full with {value}: pushes to it are rejected"},
     [ROW_MEMORY] = {"memory", "full", MONITOR_WARNING, KIND_BYTES, 0,
@@ -218,15 +224,19 @@ static void evaluate_ready(struct monitor_status *status, const struct monitor_s
 {
     int64_t now_ms = input->sample->inner_ms;
     int64_t age_ms = input->wall_ms - topic->figures.oldest_ready_due_ms;
-    bool is_taken = now_ms - topic->taken_ms <= rows[ROW_STUCK].limit;
+    /* A target may take its time for an answer. */
+    bool is_sent = topic->delivers && topic->figures.counts.leased;
+    int64_t limit = is_sent ? SENT_MS : rows[ROW_STUCK].limit;
+    bool is_taken = now_ms - topic->taken_ms <= limit;
     enum problem_row stuck = topic->delivers ? ROW_STUCK_TARGET : ROW_STUCK;
+    enum problem_row slow = topic->delivers ? ROW_SLOW_TARGET : ROW_SLOW;
     if (topic->paused_ms) {
         if (now_ms - topic->paused_ms > rows[ROW_PAUSED].limit)
             found(status, ROW_PAUSED, topic, now_ms - topic->paused_ms);
     } else if (!is_taken && age_ms > rows[stuck].limit) {
         found(status, stuck, topic, age_ms);
-    } else if (is_taken && age_ms > rows[ROW_SLOW].limit) {
-        found(status, ROW_SLOW, topic, age_ms);
+    } else if (is_taken && age_ms > rows[slow].limit) {
+        found(status, slow, topic, age_ms);
     }
 }
 

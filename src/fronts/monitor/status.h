@@ -35,7 +35,7 @@ struct monitor_status_input {
 };
 
 enum {
-    MONITOR_STATUS_ROWS_MAX = 40,
+    MONITOR_STATUS_ROWS_MAX = 48,
     MONITOR_STATUS_TOPICS_MAX = 10, /* topics or parties listed per row; further ones are counted */
     MONITOR_SENTENCE_BYTES = 400
 };

@@ -182,7 +182,7 @@ static struct monitor_sample sample = {.wall_ms = 10000000,
 
 static const struct judged {
     const char *sentence;
-    uint64_t ready, dead, held;
+    uint64_t ready, dead, held, leased;
     int64_t due_ms, taken_ms, paused_ms, stopped_ms; /* ago */
     bool delivers, is_away, is_redis, is_full, is_moved;
     int64_t late_ms;
@@ -195,13 +195,20 @@ static const struct judged {
     {.sentence = "nothing"},
     {"ready since now", .ready = 1, .due_ms = 100},
     {"ready for a while", .ready = 1, .due_ms = 9000},
-    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .reports = "too slow"},
+    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .reports = "too few workers, or none"},
     {"slow for long, but taken", .ready = 1, .due_ms = 9 * MINUTE, .taken_ms = 50000,
      .code = "late", .reports = "9 min ago"},
     {"stuck", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
      .reports = "no worker takes", .is_critical = true},
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
      .code = "stuck", .reports = "do not reach its target", .is_critical = true},
+    {"a slow target", .ready = 1, .due_ms = 11000, .delivers = true, .code = "late",
+     .reports = "the target of 't' is too slow or fails"},
+    {"a target that has not answered yet", .ready = 1, .leased = 1, .due_ms = 5 * MINUTE,
+     .taken_ms = 5 * MINUTE, .delivers = true, .code = "late", .reports = "is too slow or fails"},
+    {"a target that never answers", .ready = 1, .leased = 1, .due_ms = 7 * MINUTE,
+     .taken_ms = 7 * MINUTE, .delivers = true, .code = "stuck",
+     .reports = "do not reach its target", .is_critical = true},
     {"held by a limit", .ready = 2, .held = 2, .due_ms = 9 * MINUTE, .taken_ms = 9 * MINUTE},
     {"held by a limit for long", .ready = 2, .held = 2, .due_ms = 11 * MINUTE,
      .taken_ms = 11 * MINUTE, .code = "held", .reports = "all ready jobs of 't' are held"},
@@ -246,8 +253,10 @@ static const struct judged {
 static void judge(const struct judged *judged, struct buffer *out)
 {
     struct monitor_status status;
-    topic.figures.counts =
-        (struct queue_counts){.ready = judged->ready, .dead = judged->dead, .held = judged->held};
+    topic.figures.counts = (struct queue_counts){.ready = judged->ready,
+                                                 .dead = judged->dead,
+                                                 .held = judged->held,
+                                                 .leased = judged->leased};
     topic.figures.oldest_ready_due_ms = judged->ready ? sample.wall_ms - judged->due_ms : 0;
     topic.taken_ms = sample.inner_ms - judged->taken_ms;
     topic.paused_ms = judged->paused_ms ? sample.inner_ms - judged->paused_ms : 0;
