@@ -388,7 +388,7 @@ static void print_new(const struct change *change)
             token->expires_ms == INT64_MAX ? "" : until,
             token->kind == ACCESS_CERTIFICATE ? ", by its certificate"
             : token->kind == ACCESS_KEY       ? "; its name is the key id, this is the secret"
-                                              : "; the token is shown this once");
+                                              : "; the token cannot be shown again");
 }
 
 static void print_rotated(const struct change *change)
@@ -397,7 +397,8 @@ static void print_rotated(const struct change *change)
     char until[TIMESTAMP_BYTES + 1] = "";
     timestamp_write(until, token->secrets[1].until_ms);
     fprintf(stderr, "tarry: %.*s has a new %s; the old one %s%s\n", (int)token->name.len,
-            token->name.at, token->kind == ACCESS_KEY ? "secret" : "token, shown this once",
+            token->name.at,
+            token->kind == ACCESS_KEY ? "secret" : "token, which cannot be shown again",
             token->secret_count > 1 ? "is valid until " : "is rejected from now on",
             token->secret_count > 1 ? until : "");
 }

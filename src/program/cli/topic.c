@@ -510,9 +510,12 @@ static int make_topics(struct call *call, const struct slice *body)
     if (call_value(call, "watch") &&
         duration_parse(slice_of(call_value(call, "watch")), INT64_MAX, &pause_ms))
         return watch_topics(call, pause_ms);
-    if (name && !strpbrk(name, "*?["))
-        return fetch_topic(call, name);
-    int exit_code = fetch_topics(call);
+    bool is_one = name && !strpbrk(name, "*?[");
+    int exit_code = is_one ? fetch_topic(call, name) : fetch_topics(call);
+    if (is_one && exit_code == CLI_NOTHING && strcmp(name, "list") == 0)
+        cli_error("'tarry topics' lists all topics");
+    if (is_one)
+        return exit_code;
     if (exit_code == CLI_OK && has_no_topic(call)) {
         cli_error("no topic fits '%s', 'tarry topics' lists all", name);
         return CLI_NOTHING;

@@ -77,6 +77,8 @@ def test_features_are_printed_as_text_and_json():
         (["psuh"], "unknown command 'psuh', did you mean 'tarry push'"),
         (["frobnicate"], "unknown command 'frobnicate', see 'tarry help'"),
         (["ls"], "unknown command 'ls', use 'tarry topics' or 'tarry list TOPIC'"),
+        (["unpause"], "unknown command 'unpause', use 'tarry resume'"),
+        (["consume", "t"], "unknown command 'consume', use 'tarry take TOPIC' or 'tarry work TOPIC'"),
         (["help", "dlq"], "unknown command 'dlq', use 'tarry list TOPIC --state dead'"),
         (["help", "psuh"], "unknown command 'psuh'"),
         (["push"], "too few arguments"),

@@ -4,7 +4,7 @@ import urllib.parse
 
 import identity_provider
 import pytest
-from browser import Browser
+from browser import DESK, PHONE, Browser, axe_text
 from conftest import FLAGS
 from server import Server, free_port
 
@@ -183,6 +183,10 @@ def test_a_token_in_the_address_is_not_used(place):
     browser.open("#/topics")
     browser.sees("Log in with your identity provider")
     assert not place.stored() and "a.b.c" not in place.server.log()
+    browser.size(PHONE)
+    assert browser.axe(axe_text()) == [], "the dialog, on a phone"
+    assert browser.script("return document.querySelector('dialog').scrollWidth <= document.documentElement.clientWidth")
+    browser.size(DESK)
 
 
 def test_forged_answers_of_the_provider_are_refused(place):
