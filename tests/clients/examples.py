@@ -11,8 +11,12 @@ LINES = {
     "order_timeout": ["order 1001 placed", "order 1002 placed", "order 1001 paid, nothing to close", "order 1002 closed: not paid in time"],
     "call_retry": ["call 1: 503, again later", "call 2: 503, again later", "call 3: 200, done"],
     "reminder": ["reminder set", "meeting moved, reminder moved", "reminder: meeting with Ada"],
+    "import_report": ["20 rows pushed", "report: acked=20 dead=0 cancelled=0 expired=0 missing=0"],
+    "checkout": ["order 1001 placed", "charge 1001", "ship 1001", "mail 1001"],
     "debounce": ["saved version 1", "saved version 2", "saved version 3", "indexing version 3"],
 }
+# what it gets behind its delay
+ARGUMENTS = {"import_report": ["20"]}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,10 +45,10 @@ def test_prints_its_steps(name, example, server):
         pytest.skip(why)
     language = examples.LANGUAGES[name]
     env = {key: value for key, value in os.environ.items() if not key.startswith("TARRY_")}
-    found = subprocess.run([*language.command_for(example), str(DELAY_S)], cwd=examples.REPO / language.folder, env={**env, **language.env, "TARRY_URL": server.url},
+    found = subprocess.run([*language.command_for(example), str(DELAY_S), *examples.ARGUMENTS.get(example, [])], cwd=examples.REPO / language.folder, env={**env, **language.env, "TARRY_URL": server.url},
                            capture_output=True, text=True, timeout=120, check=False)
     assert (found.stdout.splitlines(), found.returncode) == (examples.LINES[example], 0), found.stderr
-    topic = {"order_timeout": "orders", "call_retry": "calls", "reminder": "reminders", "debounce": "reindex"}[example]
+    topic = {"order_timeout": "orders", "call_retry": "calls", "reminder": "reminders", "debounce": "reindex", "import_report": "reports", "checkout": "mail"}[example]
     counts = server.client().topic(topic)["counts"]
     assert not any(counts.values()), f"left behind: {counts}"
 
