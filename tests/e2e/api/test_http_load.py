@@ -143,7 +143,9 @@ def test_jobs_of_an_unsent_answer_return(small, ask):
     connection = small.connection()
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.send(request_bytes("POST", f"/v1/topics/back/take?{ask}&lease_for=1h") * 32)
-    eventually(lambda: client.topic("back")["counts"]["leased"] >= 16 or ("=1" == ask[-2:] and client.topic("back")["counts"]["leased"] >= 12))
+    # If the first answer of one job is written before the next request is read, the connection stops there.
+    eventually(lambda: client.topic("back")["counts"]["leased"] >= (1 if ask == "max=1" else 16))
+    time.sleep(0.3)
     reset(connection)
     # Data that the system has accepted before cannot be recalled: some MiB of socket buffers.
     eventually(lambda: client.topic("back")["counts"]["leased"] <= 9 and client.topic("back")["counts"]["ready"] >= 23)
