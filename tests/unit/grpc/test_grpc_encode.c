@@ -102,6 +102,33 @@ CLAIM_BETWEEN(writes_a_kept_job, set_up, tear_down)
     protobuf_c_message_free_unpacked(&read->base, NULL);
 }
 
+CLAIM_BETWEEN(writes_the_batches_of_a_job, set_up, tear_down)
+{
+    char encoded[JOB_BATCH_BYTES_MAX];
+    const struct job_batch member = {
+        .topic = slice_of("reports"), .id = slice_of("r"), .number = 7, .depth = 1};
+    const struct queue_waiting waiting = {
+        .counts = {.of = {3, 4, 2, 5, 6}}, .on_dead = BATCH_HOLD, .is_closed = true};
+    const struct queue_job job = {
+        .job = {.topic = slice_of("mail"),
+                .id = slice_of("a"),
+                .batch = slice_make(encoded, job_batch_encode(&member, encoded))},
+        .waiting = &waiting};
+    encode_job(&out, &job, false);
+    Tarry__V1__Job *read = decode(&tarry__v1__job__descriptor);
+    assert_string_equal(read->batch->topic, "reports");
+    assert_string_equal(read->batch->id, "r");
+    assert_int_equal(read->waiting->waits_for, 5);
+    assert_true(read->waiting->closed);
+    assert_false(read->waiting->ended);
+    assert_int_equal(read->waiting->unfinished, 3);
+    assert_int_equal(read->waiting->acked, 4);
+    assert_int_equal(read->waiting->dead, 2);
+    assert_int_equal(read->waiting->cancelled, 5);
+    assert_int_equal(read->waiting->expired, 6);
+    protobuf_c_message_free_unpacked(&read->base, NULL);
+}
+
 CLAIM_BETWEEN(writes_results, set_up, tear_down)
 {
     static const struct {
