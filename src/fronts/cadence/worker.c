@@ -46,7 +46,7 @@ struct cadence_worker {
     uint64_t take; /* handle of a waiting take, or 0 */
     struct deadline *alarm;
     int64_t take_ms;    /* no take before it */
-    int64_t now_ms;     /* of the round: the time of its decisions */
+    int64_t now_ms;     /* of the round: the time of its decisions, by the clock of the store */
     int64_t begun_ms;   /* of the round, inner clock */
     uint32_t round_max; /* schedules of the next round */
     struct entry *entries;
@@ -408,6 +408,18 @@ static bool worker_reserve(struct cadence_worker *worker)
            worker->outcomes && worker->again && worker->pushes;
 }
 
+/* Returns the time of the store at a take. The clock of this machine may differ: if it is behind, a schedule would be
+ * taken again and again until it has caught up. */
+static int64_t store_now_ms(struct cadence_worker *worker, const struct queue_reply *reply)
+{
+    int64_t now_ms = 0;
+    for (size_t i = 0; i < reply->job_count; i++) {
+        int64_t taken_ms = reply->jobs[i].job.lease_until_ms - STORED_LEASE_MS;
+        now_ms = taken_ms > now_ms ? taken_ms : now_ms;
+    }
+    return now_ms ? now_ms : queue_wall_ms(worker->options.queue);
+}
+
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct cadence_worker *worker = owner;
@@ -421,7 +433,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     }
     worker->has_round = true;
     worker->begun_ms = clock_inner_ms();
-    worker->now_ms = queue_wall_ms(worker->options.queue);
+    worker->now_ms = store_now_ms(worker, reply);
     for (size_t i = 0; i < reply->job_count; i++)
         entry_begin(worker, &reply->jobs[i]);
     round_push(worker);

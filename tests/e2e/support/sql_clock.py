@@ -1,5 +1,6 @@
 """The clock of a database is set or slewed, under two servers whose own clocks are an hour apart: claims for each kind of database, in short and thorough."""
 
+import datetime
 import pathlib
 import shutil
 import statistics
@@ -117,6 +118,19 @@ class ClockClaims(Clocks):
                 eventually(lambda: all(abs(metric(server, "tarry_sql_clock_adjust_seconds") * 1000 - adjust_ms(database)) < 100 for server in servers))
 
             assert len(list_over_a_step(client, step, state)) == LISTED_JOBS
+
+
+    def test_schedules_follow_the_clock_of_the_database(self, world):
+        """Each server decides by it, also if its own clock is an hour behind."""
+        _, clock, servers = world
+        servers[1].client().good("PUT", "/v1/schedules/s", b'{"topic":"fires","every":"1s"}')
+
+        def last():
+            fires = servers[1].client().good("GET", "/v1/schedules/s")["last"]
+            return fires and time.time() + clock.ahead_ms() / 1000 - datetime.datetime.fromisoformat(fires[0]["at"].replace("Z", "+00:00")).timestamp()
+
+        eventually(lambda: last() and abs(last()) < 5, 20)
+        assert sum(metric(server, "tarry_schedule_rounds_total") for server in servers) < 60
 
 
 class ThoroughClockClaims(Clocks):
