@@ -14,10 +14,12 @@ import os
 import pathlib
 import random
 import sys
+import tempfile
 import threading
 import time
 
 import pytest
+from fake_clock import FakeClock, fake_time_library
 from mariadb import MariadbServer
 from mysql import MysqlServer
 from postgres import PostgresServer
@@ -292,3 +294,57 @@ def test_no_fire_is_lost_or_doubled_on_a_database_while_servers_are_killed(start
         eventually(are_all_there, 60)
         assert len(found) == len(set(found)), "a fire came twice"
         assert not {name for name in found if epoch(name.split("@")[1]) % every[name.split("@")[0]]}
+
+
+def readable_directory():
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-clock-", dir="/tmp"))  # the database's user reads it
+    directory.chmod(0o755)
+    return directory
+
+
+@pytest.mark.thorough("needs both databases")
+@pytest.mark.parametrize("kind", [PostgresServer, MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer])
+def test_weeks_on_a_database_lose_and_double_no_fire(start_server, kind):
+    """The clock of the database is set ahead by hours while no server runs, because a running server corrects such a step."""
+    chance, found, plans, kills = the_chance(), [], {}, 0
+    library = fake_time_library(readable_directory())
+    clock = FakeClock(library.parent / "database.clock")
+    with kind(env={name: value for name, value in clock.env(library).items() if name != "ASAN_OPTIONS"}) as database:
+        servers = [start_server("--store", database.url, "--migrate") for _ in range(2)]
+        for i in range(COUNT):
+            spec, arguments = plan(chance)
+            plans[f"s{i}"] = arguments
+            servers[0].client().good("PUT", f"/v1/schedules/s{i}", json.dumps({**spec, "grace": "50h"}).encode())
+        begin = time.time()
+        end = begin + (30 if IS_LONG else 1) * oracle.DAY
+
+        def are_handled():
+            first = servers[0].client().good("GET", "/v1/schedules?limit=1")["schedules"][0]["next"]
+            return datetime.datetime.fromisoformat(first.replace("Z", "+00:00")).timestamp() > now()
+
+        def now():
+            return time.time() + clock.ahead_ms() / 1000
+
+        while now() < end:
+            for server in servers:
+                server.kill()
+            clock.step(chance.choice([600, 3600, 4 * 3600, 9 * 3600]) * 1000)
+            for server in servers:
+                server.launch(0)
+            if chance.random() < 0.3:
+                time.sleep(chance.random() * 2)
+                servers[1].kill()
+                servers[1].launch(0)
+                kills += 1
+            for server in servers:
+                server.wait_listening()
+                server.wait_ready()
+            eventually(are_handled, 60)
+            drain(servers[0].client(), found)
+        stop = now()
+        assert kills or not IS_LONG
+        expected = {f"{name}@{text_of(at)}" for name, arguments in plans.items() for at in oracle.fires_by_days(*arguments, int(begin) + 60, int(stop) - 60)}
+        inside = {name for name in found if begin + 60 < epoch(name.split("@")[1]) < stop - 60}
+        assert len(found) == len(set(found)) and len(expected) > COUNT / 2, "a fire came twice"
+        assert inside == expected, (len(expected), sorted(expected - inside)[:5], sorted(inside - expected)[:5])
+        print(f"{len(plans)} schedules, {len(expected)} fires, {kills} kills")
