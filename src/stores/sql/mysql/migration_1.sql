@@ -1187,7 +1187,7 @@ CREATE PROCEDURE tarry.push_any(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt, v_was_level INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next, v_grp, v_was_grp, v_flow, v_most, v_first, v_own, v_batch, v_was_batch, v_was_own, v_named BIGINT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next, v_grp, v_was_grp, v_flow, v_most, v_first, v_own, v_batch, v_was_batch, v_was_own, v_named, v_found, v_depth BIGINT;
   DECLARE v_form, v_was_form VARBINARY(400);
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -1270,13 +1270,21 @@ BEGIN
     SET v_seq = LAST_INSERT_ID() * 4096;
     SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
     IF p_waits THEN
-      IF RAND() < 0.02 AND (SELECT COUNT(*) FROM tarry.batch) >= 100000 THEN -- not for each push: it reads all of them
+      IF RAND() < 0.02 THEN -- not for each push: it reads all of them
+        SELECT COUNT(*) INTO v_found FROM tarry.batch;
+      END IF;
+      IF v_found >= 100000 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '100,000 jobs wait for members';
       END IF;
       SET v_own = v_seq, v_first = CASE WHEN p_delay_ms > 0 THEN -p_delay_ms WHEN p_at_ms IS NOT NULL THEN v_due ELSE 0 END, v_due = 140737488355328,
         v_expire = v_now + LEAST(COALESCE(p_wait_at_most_ms, 604800000), COALESCE(p_close_within_ms, 3600000)) + 1;
     END IF;
-    IF p_batch_topic IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tarry.job WHERE topic = v_topic AND id = p_id) THEN
+    SET v_found = NULL;
+    IF p_batch_topic IS NOT NULL THEN -- no subquery: in MySQL one of IF, SET or INSERT locks what it reads
+      SELECT seq INTO v_found FROM tarry.job WHERE topic = v_topic AND id = p_id;
+      SELECT j.own INTO v_named FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.id = p_batch_id WHERE t.name = p_batch_topic;
+    END IF;
+    IF p_batch_topic IS NOT NULL AND v_found IS NULL THEN
       CALL tarry.join_batch(p_batch_topic, p_batch_id, v_batch, v_form);
     END IF;
     BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
@@ -1303,8 +1311,8 @@ BEGIN
       END IF;
     ELSEIF v_how = 2 THEN
       SET p_result = 'existed';
-      IF p_batch_topic IS NOT NULL AND NOT (SELECT batch FROM tarry.job WHERE topic = v_topic AND id = p_id)
-          <=> (SELECT j.own FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.id = p_batch_id WHERE t.name = p_batch_topic) THEN
+      SELECT batch INTO v_was_batch FROM tarry.job WHERE topic = v_topic AND id = p_id;
+      IF p_batch_topic IS NOT NULL AND NOT v_was_batch <=> v_named THEN
         SET p_result = 'conflict';
       END IF;
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
@@ -1313,9 +1321,6 @@ BEGIN
       SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due, grp, batch, own, batches
         INTO v_state, v_attempt, v_bytes, v_next, v_was_grp, v_was_batch, v_was_own, v_was_form
         FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
-      IF p_batch_topic IS NOT NULL THEN
-        SELECT j.own INTO v_named FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.id = p_batch_id WHERE t.name = p_batch_topic;
-      END IF;
       IF v_state = 1 AND v_was_due = 140737488355328 THEN SET p_result = 'waits';
       ELSEIF p_batch_topic IS NOT NULL AND NOT v_named <=> v_was_batch AND (v_state <> 3 OR v_how = 4) THEN SET p_result = 'conflict';
       ELSEIF v_state = 3 AND p_waits THEN SET p_result = 'leased';
@@ -1341,7 +1346,9 @@ BEGIN
           CALL tarry.add_to_batch(v_was_own, NULL, NULL, 0);
         END IF;
         IF v_was_batch IS NOT NULL AND v_state = 4 THEN
-          IF EXISTS (SELECT 1 FROM tarry.batch WHERE batch = v_was_batch AND stopped) THEN -- it is an ordinary job
+          SET v_found = NULL;
+          SELECT 1 INTO v_found FROM tarry.batch WHERE batch = v_was_batch AND stopped;
+          IF v_found THEN -- it is an ordinary job
             UPDATE tarry.job FORCE INDEX (PRIMARY) SET batch = NULL, batches = NULL WHERE topic = v_topic AND level = v_priority AND due = v_due AND seq = v_seq;
             DELETE FROM tarry.member WHERE batch = v_was_batch AND topic = v_topic AND id = p_id;
           ELSE
@@ -1358,10 +1365,11 @@ BEGIN
       END IF;
     END IF;
     IF p_waits AND p_result IN ('created', 'replaced') THEN
+      SELECT depth INTO v_depth FROM tarry.batch WHERE batch = v_batch;
       INSERT INTO tarry.batch_gate (batch) VALUES (v_own);
       INSERT INTO tarry.batch (batch, topic, id, on_dead, members, depth, wait_span, close_span, wait_until, close_by)
         VALUES (v_own, v_topic, p_id, COALESCE(NULLIF(FIELD(p_on_dead, 'go', 'hold', 'stop'), 0), 1), COALESCE(p_members, 0),
-          IF(v_batch IS NULL, 0, COALESCE((SELECT b.depth FROM tarry.batch b WHERE b.batch = v_batch), 0) + 1), COALESCE(p_wait_at_most_ms, 604800000),
+          IF(v_batch IS NULL, 0, COALESCE(v_depth, 0) + 1), COALESCE(p_wait_at_most_ms, 604800000),
           COALESCE(p_close_within_ms, 3600000), v_now + COALESCE(p_wait_at_most_ms, 604800000) + 1, v_now + COALESCE(p_close_within_ms, 3600000) + 1);
     END IF;
   END IF;
