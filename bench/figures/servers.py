@@ -65,8 +65,8 @@ def free_port():
 def answers(port, protocol):
     """Checks that the server works; Redis answers LOADING while it reads its log."""
     question = {"redis": b"PING\r\n", "beanstalk": b"list-tube-used\r\n", "sqs": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-                "http": b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"}[protocol]
-    good = {"redis": b"+PONG", "beanstalk": b"USING", "sqs": b"HTTP/1.1", "http": b"HTTP/1.1 2"}[protocol]
+                "nats": b"", "http": b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"}[protocol]
+    good = {"redis": b"+PONG", "beanstalk": b"USING", "sqs": b"HTTP/1.1", "nats": b"INFO", "http": b"HTTP/1.1 2"}[protocol]
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS_MAX) as connection:
             connection.sendall(question)
