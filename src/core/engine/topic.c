@@ -405,9 +405,8 @@ enum queue_status engine_topic_may_move(struct engine *engine, struct slice name
     static const struct topic_settings defaults;
     const struct topic *topic = engine_topic_find(engine, name);
     const struct topic_settings *before = topic ? &topic->settings : &defaults;
-    if (flow_is_one_shard(&before->flow) == flow_is_one_shard(&settings->flow))
-        return QUEUE_OK;
-    if (place == QUEUE_PLACE_KEPT)
+    bool is_moved = flow_is_one_shard(&before->flow) != flow_is_one_shard(&settings->flow);
+    if (place == QUEUE_PLACE_KEPT && is_moved)
         return QUEUE_ELSEWHERE;
     if (place != QUEUE_PLACE_MOVED || !topic)
         return QUEUE_OK;

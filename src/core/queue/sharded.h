@@ -51,12 +51,12 @@ struct sharded_options {
     uint32_t (*number_of_job)(void *ctx, uint32_t part, struct slice topic, struct slice id);
     /* Finds the part that issued this lease. False: no part; `home` rejects it. */
     bool (*part_of_lease)(void *ctx, struct slice lease, uint32_t *part);
-    /* Topics whose jobs are in one part (flow_is_one_shard): part_of_job follows them. Begins a change of a topic: false if another one is in
-     * progress, or if out of memory. NULL: topics cannot be in one part. */
-    bool (*place_begin)(void *ctx, struct slice topic);
+    /* Topics whose jobs are in one part (flow_is_one_shard): part_of_job follows them. Begins a move of a topic, or a delete: false if a move of
+     * it is in progress, or, for a move, a delete, or if out of memory. NULL: topics cannot be in one part. */
+    bool (*place_begin)(void *ctx, struct slice topic, bool deletes);
     /* From now on all jobs of the topic go to one part, or each to its own. Returns what it was. On only after place_begin. */
     bool (*place)(void *ctx, struct slice topic, bool is_one);
-    void (*place_end)(void *ctx);
+    void (*place_end)(void *ctx, struct slice topic, bool deletes);
     /* Sends a reply that comes from no part (out of memory, a rejection), later, not inside this call. */
     void (*refuse)(void *ctx, enum queue_status status, struct queue_reply_to reply_to);
     void *ctx;

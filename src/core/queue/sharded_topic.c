@@ -264,6 +264,11 @@ static bool settings_are_one(const struct command *command)
     return flow_is_one_shard(&command->topic.settings.flow);
 }
 
+static bool is_one_part(const struct queue_reply *shown)
+{
+    return shown->topic_count && flow_is_one_shard(&shown->topics[0].settings.flow);
+}
+
 static void set_order(struct topic_call *topic)
 {
     uint32_t count = topic->sharded->part_count, at = 0;
@@ -297,7 +302,7 @@ static void move_end(struct topic_call *topic)
     if (is_done)
         (void)options->place(options->ctx, topic->command->topic.topic,
                              settings_are_one(topic->command));
-    options->place_end(options->ctx);
+    options->place_end(options->ctx, topic->command->topic.topic, false);
     if (is_done)
         show_first(topic, move_shown);
     else
@@ -349,12 +354,31 @@ static void move_next(struct topic_call *topic)
                      (struct queue_reply_to){.done = part_moved, .owner = topic});
 }
 
+/* Begins a move whose topic no other move or delete changes any more. */
+static void move_begins(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    (void)tag;
+    topic->status = QUEUE_ELSEWHERE;
+    if (is_one_part(reply) == settings_are_one(topic->command)) {
+        move_end(topic);
+        return;
+    }
+    topic->status = QUEUE_NO_MEMORY;
+    if (!(topic->before = copy_reply(reply))) {
+        move_end(topic);
+        return;
+    }
+    set_order(topic);
+    move_next(topic);
+}
+
 static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
     const struct sharded_options *options = &topic->sharded->options;
     struct queue_topic_call *put = &topic->command->topic;
-    bool is_one = reply->topic_count && flow_is_one_shard(&reply->topics[0].settings.flow);
+    bool is_one = is_one_part(reply);
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
         topic_call_finish(topic, reply);
@@ -366,16 +390,11 @@ static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply
         topic_call_free(topic);
         return;
     }
-    struct queue_reply refusal = {.status = QUEUE_NO_MEMORY};
-    if (!(topic->before = copy_reply(reply))) {
+    struct queue_reply refusal = {.status = QUEUE_ELSEWHERE};
+    if (options->place_begin(options->ctx, put->topic, false))
+        show_first(topic, move_begins); /* another move may have ended since the reply */
+    else
         topic_call_finish(topic, &refusal);
-    } else if (!options->place_begin(options->ctx, put->topic)) {
-        refusal.status = QUEUE_ELSEWHERE;
-        topic_call_finish(topic, &refusal);
-    } else {
-        set_order(topic);
-        move_next(topic);
-    }
 }
 
 static void put_topic(struct sharded *sharded, const struct command *command,
@@ -401,7 +420,10 @@ static void send_mark(struct topic_call *topic, bool begins, queue_done *done)
 
 static void finish_delete(struct topic_call *topic)
 {
+    const struct sharded_options *options = &topic->sharded->options;
     struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
+    if (options->place)
+        options->place_end(options->ctx, topic->command->topic.topic, true);
     topic_call_finish(topic, &reply);
 }
 
@@ -460,6 +482,12 @@ static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *
         give_up_delete(topic);
 }
 
+static void refuse_delete(struct topic_call *topic, enum queue_status status)
+{
+    topic->status = status;
+    finish_delete(topic);
+}
+
 static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
@@ -473,17 +501,22 @@ static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *r
         sum_rest(topic->sharded, topic->command, &none,
                  (struct queue_reply_to){.done = others_deleted, .owner = topic});
     else
-        topic_call_finish(topic, reply);
+        refuse_delete(topic, reply->status);
 }
 
 static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
+    const struct sharded_options *options = &topic->sharded->options;
+    struct queue_reply refusal = {.status = QUEUE_ELSEWHERE};
     (void)tag;
-    if (reply->status == QUEUE_OK)
-        send_mark(topic, true, delete_marked);
-    else
+    if (reply->status != QUEUE_OK)
         topic_call_finish(topic, reply);
+    else if (options->place &&
+             !options->place_begin(options->ctx, topic->command->topic.topic, true))
+        topic_call_finish(topic, &refusal);
+    else
+        send_mark(topic, true, delete_marked);
 }
 
 static void delete_topic(struct sharded *sharded, const struct command *command,

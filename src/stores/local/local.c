@@ -451,9 +451,9 @@ static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice 
     return datadir_shard_of(hash_pair(topic, id, local->manifest.hash_seed), local->shard_count);
 }
 
-static bool handle_place_begin(void *ctx, struct slice topic)
+static bool handle_place_begin(void *ctx, struct slice topic, bool deletes)
 {
-    return placement_begin(((struct handle *)ctx)->local->placement, topic);
+    return placement_begin(((struct handle *)ctx)->local->placement, topic, deletes);
 }
 
 static bool handle_place(void *ctx, struct slice topic, bool is_one)
@@ -461,9 +461,9 @@ static bool handle_place(void *ctx, struct slice topic, bool is_one)
     return placement_set(((struct handle *)ctx)->local->placement, topic, is_one);
 }
 
-static void handle_place_end(void *ctx)
+static void handle_place_end(void *ctx, struct slice topic, bool deletes)
 {
-    placement_end(((struct handle *)ctx)->local->placement);
+    placement_end(((struct handle *)ctx)->local->placement, topic, deletes);
 }
 
 static bool handle_shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
@@ -619,10 +619,10 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
     for (uint32_t i = 0; i < local->shard_count; i++)
         settle_shard(local, i, lead);
     if (flow_is_one_shard(&lead->settings.flow)) {
-        bool begun = placement_begin(local->placement, lead->name);
+        bool begun = placement_begin(local->placement, lead->name, false);
         (void)placement_set(local->placement, lead->name, true);
         if (begun)
-            placement_end(local->placement);
+            placement_end(local->placement, lead->name, false);
         else
             log_event(LOG_ERROR, "out of memory: the jobs of a topic in one shard are not found");
     }

@@ -8,7 +8,8 @@
 
 struct placed {
     struct table_entry entry;
-    bool is_one;
+    bool is_one, is_moving;
+    uint32_t deletes; /* in progress */
     char name[];
 };
 
@@ -19,7 +20,6 @@ struct placement {
     struct placed_topics topics;
     atomic_uint_fast64_t version;
     atomic_size_t count; /* topics in one shard */
-    atomic_bool is_changing;
 };
 
 struct placement *placement_new(void)
@@ -46,22 +46,30 @@ void placement_free(struct placement *placement)
     free(placement);
 }
 
-bool placement_begin(struct placement *placement, struct slice name)
+static struct placed *placed_new(struct placement *placement, struct slice name)
 {
-    if (atomic_exchange(&placement->is_changing, true))
-        return false;
+    struct placed *topic = calloc(1, sizeof *topic + name.len);
+    if (!topic)
+        return NULL;
+    memcpy(topic->name, name.at, name.len);
+    topic->entry.key = slice_make(topic->name, name.len);
+    placed_topics_add(&placement->topics, topic);
+    return topic;
+}
+
+bool placement_begin(struct placement *placement, struct slice name, bool deletes)
+{
     pthread_rwlock_wrlock(&placement->lock);
     struct placed *topic = placed_topics_find(&placement->topics, name);
-    if (!topic && (topic = malloc(sizeof *topic + name.len))) {
-        memcpy(topic->name, name.at, name.len);
-        topic->is_one = false;
-        topic->entry.key = slice_make(topic->name, name.len);
-        placed_topics_add(&placement->topics, topic);
-    }
-    pthread_rwlock_unlock(&placement->lock);
     if (!topic)
-        atomic_store(&placement->is_changing, false);
-    return topic;
+        topic = placed_new(placement, name);
+    bool begins = topic && !topic->is_moving && (deletes || !topic->deletes);
+    if (begins && deletes)
+        topic->deletes++;
+    else if (begins)
+        topic->is_moving = true;
+    pthread_rwlock_unlock(&placement->lock);
+    return begins;
 }
 
 bool placement_set(struct placement *placement, struct slice name, bool is_one)
@@ -78,9 +86,19 @@ bool placement_set(struct placement *placement, struct slice name, bool is_one)
     return was_one;
 }
 
-void placement_end(struct placement *placement)
+void placement_end(struct placement *placement, struct slice name, bool deletes)
 {
-    atomic_store(&placement->is_changing, false);
+    pthread_rwlock_wrlock(&placement->lock);
+    struct placed *topic = placed_topics_find(&placement->topics, name);
+    if (deletes)
+        topic->deletes--;
+    else
+        topic->is_moving = false;
+    if (!topic->is_one && !topic->is_moving && !topic->deletes) {
+        placed_topics_remove(&placement->topics, topic);
+        free(topic);
+    }
+    pthread_rwlock_unlock(&placement->lock);
 }
 
 bool placement_is_one(struct placement *placement, struct slice name)

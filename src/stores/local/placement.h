@@ -16,11 +16,11 @@ struct placement;
 struct placement *placement_new(void); /* NULL: out of memory */
 void placement_free(struct placement *placement);
 
-/* Begins a change of a topic, and reserves its entry. False: another change is in progress, or out of memory. */
-bool placement_begin(struct placement *placement, struct slice topic);
+/* Begins a move of a topic, or a delete, and reserves its entry. False: out of memory, or a move of the topic is in progress, or, for a move, a delete. */
+bool placement_begin(struct placement *placement, struct slice topic, bool deletes);
 /* Sets whether the jobs of the topic are in one shard. Returns what it was. True only after placement_begin. */
 bool placement_set(struct placement *placement, struct slice topic, bool is_one);
-void placement_end(struct placement *placement);
+void placement_end(struct placement *placement, struct slice topic, bool deletes);
 
 bool placement_is_one(struct placement *placement, struct slice topic);
 /* Returns a number that each change raises. */

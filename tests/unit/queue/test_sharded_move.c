@@ -60,10 +60,11 @@ static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
     return id.len ? 1 : HOME;
 }
 
-static bool place_begin(void *ctx, struct slice topic)
+static bool place_begin(void *ctx, struct slice topic, bool deletes)
 {
     (void)ctx;
     (void)topic;
+    (void)deletes;
     if (is_busy)
         return false;
     is_busy = true;
@@ -79,9 +80,11 @@ static bool place(void *ctx, struct slice topic, bool is_one)
     return was;
 }
 
-static void place_end(void *ctx)
+static void place_end(void *ctx, struct slice topic, bool deletes)
 {
     (void)ctx;
+    (void)topic;
+    (void)deletes;
     is_busy = false;
 }
 
