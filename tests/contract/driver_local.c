@@ -140,6 +140,7 @@ const struct driver driver_local_3 = {
     .forecasts_exactly = true,
     .keeps_finished = true,
     .awaits = true,
+    .batches = true,
     .groups = true,
     .strict_groups = true,
     .one_shard = true,

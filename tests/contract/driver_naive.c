@@ -103,6 +103,7 @@ static void naive_submit(struct queue *queue, const struct command *command,
     case COMMAND_AWAIT: /* only in stores with info.awaits */
     case COMMAND_GROUP: /* and with info.groups */
     case COMMAND_GROUPS:
+    case COMMAND_BATCH: /* only between parts of a queue */
         return;
     }
 }

@@ -52,8 +52,18 @@ static bool table_grow(struct engine *engine)
     return true;
 }
 
-/* Creates a batch. Returns 0 if out of memory. */
-static uint32_t batch_new(struct engine *engine, uint64_t number)
+uint64_t batch_number(const struct engine *engine, uint64_t sequence)
+{
+    return engine->batch_home | sequence;
+}
+
+bool batch_is_part(const struct engine *engine, uint64_t number)
+{
+    return engine->batch_home &&
+           number >> QUEUE_BATCH_HOME_SHIFT != engine->batch_home >> QUEUE_BATCH_HOME_SHIFT;
+}
+
+uint32_t batch_new(struct engine *engine, uint64_t number)
 {
     if (!engine->batches) {
         if (!(engine->batches = calloc(1, sizeof *engine->batches)))
@@ -76,15 +86,24 @@ static void batch_free(struct engine *engine, uint32_t id)
     while (*at != id)
         at = &batch_at(engine, *at)->next;
     *at = batch_at(engine, id)->next;
+    batch_parts_fini(&batch_at(engine, id)->parts);
     slab_remove(&engine->batches->slab, id);
     engine->batches->live--;
 }
 
-/* Frees a batch that nothing needs any more. */
-static void batch_let_go(struct engine *engine, uint32_t id)
+/* Returns whether a home still has to wait for other shards, or a report or order is due. */
+static bool batch_is_needed(const struct engine *engine, const struct batch *batch)
+{
+    return batch->is_due ||
+           (batch->parts.count &&
+            !batch_parts_are_done(&batch->parts, engine->shard,
+                                  batch_parts_orders(&batch->rules, batch->is_gone)));
+}
+
+void batch_let_go(struct engine *engine, uint32_t id)
 {
     const struct batch *batch = batch_at(engine, id);
-    if (batch->is_gone && !batch->linked && !batch->leftovers)
+    if (batch->is_gone && !batch->linked && !batch->leftovers && !batch_is_needed(engine, batch))
         batch_free(engine, id);
 }
 
@@ -92,6 +111,9 @@ void batches_free(struct engine *engine)
 {
     if (!engine->batches)
         return;
+    for (uint32_t id = 1; id <= engine->batches->slab.top; id++)
+        if (batch_at(engine, id)->number)
+            batch_parts_fini(&batch_at(engine, id)->parts);
     slab_fini(&engine->batches->slab);
     free(engine->batches->table);
     free(engine->batches);
@@ -102,10 +124,14 @@ void batches_free(struct engine *engine)
 
 static void batch_append(struct engine *engine, const struct batch *batch, bool carried)
 {
+    /* Each shard stores the counts of its members; the home all of them, once they are final. */
+    struct batch_counts counts = batch->rules.counts;
+    if (batch->parts.count && !batch->rules.has_ended)
+        counts = batch_parts_home(&batch->parts, &batch->rules);
     struct record record = {.kind = RECORD_BATCH,
                             .batch = {.key = batch->key,
                                       .number = batch->number,
-                                      .counts = batch->rules.counts,
+                                      .counts = counts,
                                       .on_dead = batch->rules.on_dead,
                                       .members = batch->rules.members,
                                       .depth = batch->rules.depth,
@@ -121,6 +147,8 @@ static void batch_append(struct engine *engine, const struct batch *batch, bool 
                                       .stop_sequence = batch->stop_sequence,
                                       .leftovers = batch->leftovers}};
     engine->sink.append(engine->sink.ctx, &record);
+    if (engine->batch_home && !carried)
+        batch_note(engine, batch_find(engine, batch->number));
 }
 
 bool batch_replay(struct engine *engine, const struct record_batch *record)
@@ -146,7 +174,7 @@ bool batch_replay(struct engine *engine, const struct record_batch *record)
     batch->stop_sequence = record->stop_sequence;
     batch->leftovers = record->leftovers;
     uint32_t entry = record->has_ended ? engine_index_find(engine, record->key) : 0;
-    if (entry && entry_at(engine, entry)->sequence == record->number &&
+    if (entry && batch_number(engine, entry_at(engine, entry)->sequence) == record->number &&
         entry_at(engine, entry)->extra)
         entry_extra(engine, entry_at(engine, entry))->marks &= (uint8_t)~EXTRA_WAITS;
     return true;
@@ -162,12 +190,15 @@ void batch_replayed(struct engine *engine)
             continue;
         if (!batch->is_known)
             batch->is_gone = true;
-        engine->batches->open += !batch->is_gone;
+        engine->batches->open += !batch->is_gone && !batch_is_part(engine, batch->number);
         if (batch->leftovers) {
             engine->batches->stopped++;
             engine->batches->sweep_at = 1;
         }
-        batch_let_go(engine, id);
+        if (engine->batch_home && !batch->is_gone)
+            batch_note(engine, id); /* also keeps a stopped one until engine_batches_begin */
+        else if (!engine->batch_home || !batch->rules.is_stopped)
+            batch_let_go(engine, id);
     }
 }
 
@@ -176,7 +207,8 @@ bool batch_carry(struct engine *engine)
     struct batches *batches = engine->batches;
     while (batches && batches->carry_at < batches->slab.top) {
         const struct batch *batch = batch_at(engine, ++batches->carry_at);
-        if (!batch->number || (batch->is_gone && !batch->leftovers && !batch->leased))
+        bool is_needed = batch->is_gone && batch->parts.count && batch_is_needed(engine, batch);
+        if (!batch->number || (batch->is_gone && !batch->leftovers && !batch->leased && !is_needed))
             continue;
         batch_append(engine, batch, true);
         return true;
@@ -191,7 +223,9 @@ bool batch_carry(struct engine *engine)
 uint32_t batch_of_waiting(const struct engine *engine, const struct entry *entry)
 {
     const struct extra *extra = entry_extra(engine, entry);
-    return extra && extra->marks & EXTRA_OWNS ? batch_find(engine, entry->sequence) : 0;
+    return extra && extra->marks & EXTRA_OWNS
+               ? batch_find(engine, batch_number(engine, entry->sequence))
+               : 0;
 }
 
 bool batch_link(struct engine *engine, struct slice encoded, uint32_t *out)
@@ -235,8 +269,9 @@ bool batch_entry_set(struct engine *engine, struct entry *entry, const struct jo
     (void)job_batch_decode(job->batch, &batch);
     if (!batch.waits)
         return true;
-    uint32_t id = batch_find(engine, job->sequence);
-    if (!id && engine->recovering && !(id = batch_new(engine, job->sequence)))
+    uint64_t number = batch_number(engine, job->sequence);
+    uint32_t id = batch_find(engine, number);
+    if (!id && engine->recovering && !(id = batch_new(engine, number)))
         return false;
     if (!id)
         return true;
@@ -270,18 +305,23 @@ static void waiting_release(struct engine *engine, const struct batch *batch, ui
         entry_notify(engine, id, JOB_EVENT_DUE, (struct slice){0}, (struct slice){0}, now);
 }
 
-/* Records a changed batch, and ends its wait if nothing is left to wait for. */
-static void batch_changed(struct engine *engine, uint32_t id, struct engine_now now)
+bool batch_is_over(const struct engine *engine, const struct batch *batch)
+{
+    uint32_t waiting = engine_index_find(engine, batch->key);
+    return waiting && !batch->is_gone && !batch_is_part(engine, batch->number) &&
+           life_batch_is_over(&batch->rules) && batch_parts_are_complete(&batch->parts) &&
+           entry_at(engine, waiting)->state != JOB_DEAD;
+}
+
+void batch_changed(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct batch *batch = batch_at(engine, id);
-    uint32_t waiting = engine_index_find(engine, batch->key);
-    bool waits = waiting && !batch->is_gone && life_batch_is_over(&batch->rules) &&
-                 entry_at(engine, waiting)->state != JOB_DEAD;
-    if (waits)
+    bool is_over = batch_is_over(engine, batch);
+    if (is_over)
         batch->rules.has_ended = true;
     batch_append(engine, batch, false);
-    if (waits)
-        waiting_release(engine, batch, waiting, now);
+    if (is_over)
+        waiting_release(engine, batch, engine_index_find(engine, batch->key), now);
 }
 
 /* Returns when the wheel returns a waiting job: at the end of the wait, or of the time for a close. */
@@ -330,6 +370,8 @@ bool batch_is_other(const struct engine *engine, const struct queue_batch *batch
     const struct extra *extra = entry_extra(engine, entry);
     uint32_t kept = extra ? extra->policy.batch : 0;
     bool has_parent;
+    if (engine->batch_home && batch->topic.len)
+        return batch->number && (!kept || batch_at(engine, kept)->number != batch->number);
     uint32_t named = batch->topic.len ? named_batch(engine, batch, now, &has_parent) : kept;
     return named != kept && (named || !kept);
 }
@@ -381,7 +423,7 @@ static enum queue_status own_batch_new(struct engine *engine, const struct queue
     const struct queue_batch *own = push->batch;
     if (engine->batches && engine->batches->open >= BATCHES_MAX)
         return QUEUE_TOO_MANY_BATCHES;
-    if (!(out->own = batch_new(engine, sequence)))
+    if (!(out->own = batch_new(engine, batch_number(engine, sequence))))
         return QUEUE_NO_MEMORY;
     engine->batches->open++;
     struct batch *batch = batch_at(engine, out->own);
@@ -408,15 +450,26 @@ enum queue_status batch_push_begin(struct engine *engine, const struct queue_pus
     const struct extra *extra = old ? entry_extra(engine, entry_at(engine, old)) : NULL;
     uint32_t kept = extra ? extra->policy.batch : 0;
     bool names = batch && batch->topic.len, has_parent = false;
-    uint32_t named = names ? named_batch(engine, batch, now, &has_parent) : 0;
+    bool is_spread = engine->batch_home != 0;
+    uint32_t named = !names      ? 0
+                     : is_spread ? batch_find(engine, batch->number)
+                                 : named_batch(engine, batch, now, &has_parent);
+    bool names_other =
+        names &&
+        (is_spread ? batch->number != (kept ? batch_at(engine, kept)->number : 0) : named != kept);
     *out = (struct batch_push){0};
     enum queue_status status =
-        old ? life_batch_replace(extra && extra->marks & EXTRA_WAITS, names && named != kept)
-            : QUEUE_OK;
+        old ? life_batch_replace(extra && extra->marks & EXTRA_WAITS, names_other) : QUEUE_OK;
     if (!status && names && !old) {
-        status = life_batch_join(named ? &batch_at(engine, named)->rules : NULL, has_parent);
+        status = is_spread
+                     ? batch->joined
+                     : life_batch_join(named ? &batch_at(engine, named)->rules : NULL, has_parent);
         if (status == QUEUE_BAD_OPTION)
             *detail = "batch"; /* too deep */
+        if (!status && is_spread && !named && !(named = batch_part_new(engine, batch)))
+            status = QUEUE_NO_MEMORY;
+        if (!status && is_spread && batch_is_stopped(engine, named)) /* after the join */
+            status = QUEUE_BATCH_CLOSED;
     }
     if (status)
         return status;
@@ -447,8 +500,8 @@ void batch_push_undo(struct engine *engine, const struct batch_push *push)
         batch_unlink(engine, push->member_of);
 }
 
-void batch_push_done(struct engine *engine, const struct batch_push *push, enum job_state state,
-                     struct engine_now now)
+uint64_t batch_push_done(struct engine *engine, const struct batch_push *push, enum job_state state,
+                         struct engine_now now)
 {
     enum batch_outcome after = life_outcome(state);
     if (push->own) {
@@ -458,12 +511,13 @@ void batch_push_done(struct engine *engine, const struct batch_push *push, enum 
         batch_append(engine, own, false);
     }
     if (!push->member_of || (!push->joins && push->before == after))
-        return;
+        return 0;
     struct batch *batch = batch_at(engine, push->member_of);
     if (batch->is_gone || batch->rules.has_ended || (batch->rules.is_stopped && !push->joins))
-        return; /* a dead member that is replaced after a stop is an ordinary job */
+        return 0; /* a dead member that is replaced after a stop is an ordinary job */
     life_batch_count(&batch->rules, push->joins, push->before, after);
     batch_changed(engine, push->member_of, now);
+    return batch->version;
 }
 
 /* ---- members ---- */
@@ -475,9 +529,8 @@ void batch_stop(struct engine *engine, uint32_t id)
     struct batch_counts *counts = &batch->rules.counts;
     if (batch->rules.is_stopped)
         return;
-    uint32_t waiting = counts->of[BATCH_UNFINISHED] > batch->leased
-                           ? counts->of[BATCH_UNFINISHED] - batch->leased
-                           : 0;
+    uint32_t here = batch_parts_home(&batch->parts, &batch->rules).of[BATCH_UNFINISHED];
+    uint32_t waiting = here > batch->leased ? here - batch->leased : 0;
     batch->rules.is_stopped = batch->rules.is_closed = true;
     batch->stop_sequence = engine->sequence;
     batch->leftovers = waiting;
@@ -611,16 +664,20 @@ void batch_view(const struct engine *engine, const struct entry *entry, struct e
 
 /* ---- the waiting job ---- */
 
-void batch_drop(struct engine *engine, uint64_t number)
+void batch_drop(struct engine *engine, uint64_t sequence)
 {
-    uint32_t id = batch_find(engine, number);
+    uint32_t id = batch_find(engine, batch_number(engine, sequence));
     if (!id)
         return;
     struct batch *batch = batch_at(engine, id);
     engine->batches->open -= !engine->recovering;
     batch->is_gone = true;
-    if (!engine->recovering && (batch->leftovers || (batch->rules.is_stopped && batch->leased)))
+    bool is_kept =
+        batch->leftovers || (batch->rules.is_stopped && (batch->leased || batch->parts.count));
+    if (!engine->recovering && is_kept)
         batch_append(engine, batch, false);
+    else if (!engine->recovering && engine->batch_home)
+        batch_note(engine, id);
     if (!engine->recovering)
         batch_let_go(engine, id);
 }
@@ -694,6 +751,10 @@ void batch_fall_due(struct engine *engine, uint32_t entry, struct engine_now now
     }
     struct batch *batch = batch_at(engine, id);
     int64_t deadline_ms = batch_deadline_ms(batch);
+    if (batch_is_over(engine, batch)) { /* after a crash: engine_batches_begin */
+        batch_changed(engine, id, now);
+        return;
+    }
     if (deadline_ms > now.inner_ms) { /* linked with an earlier deadline */
         entry_unhang(engine, entry);
         entry_at(engine, entry)->due_ms = (uint64_t)deadline_ms & 0xffffffffffffu;

@@ -1,7 +1,8 @@
 /*
  * batch: the batches of an engine: waiting jobs and the counts of their members (queue/life.h has the rules).
  *
- * The number of a batch is the sequence of its waiting job. A waiting job is always in memory: it is in the section of leased jobs, which
+ * The number of a batch is the sequence of its waiting job; with several shards, its highest byte names the shard of that job, its home. In
+ * other shards the batch is a part, which counts the members there; its wait never ends by itself (batch_parts.c). A waiting job is always in memory: it is in the section of leased jobs, which
  * are loaded at the start. Its entry is linked as delayed until the end of its wait, with the mark EXTRA_WAITS. Members may be
  * cold; a member in memory refers to its batch through own_policy.batch.
  *
@@ -17,7 +18,7 @@
 
 #include "base/slab.h"
 #include "engine/engine.h"
-#include "queue/life.h"
+#include "queue/batch_parts.h"
 
 struct engine;
 struct entry;
@@ -37,6 +38,11 @@ struct batch {
     bool due_is_at;
     bool is_known; /* false: only members that refer to it were replayed */
     bool is_gone;  /* its waiting job has ended */
+    /* With several shards (batch_parts.c). */
+    bool is_due;              /* it is in batches.due */
+    uint32_t next_due;        /* of batches.due */
+    uint64_t version;         /* of the counts of a part; 0: not changed since the start */
+    struct batch_parts parts; /* of a home */
 };
 
 struct batches {
@@ -47,7 +53,26 @@ struct batches {
     uint32_t carry_at; /* of engine_carry_topics */
     uint32_t sweep_at; /* entry at which the sweep for leftovers continues */
     uint32_t stopped;  /* batches with leftovers */
+    uint32_t due;      /* first of the batches with reports or orders to send; 0: no batch */
+    uint64_t version;  /* the last one that was given */
 };
+
+/* Creates a batch. Returns 0 if out of memory. */
+uint32_t batch_new(struct engine *engine, uint64_t number);
+/* Returns the number of the batch of a waiting job. */
+uint64_t batch_number(const struct engine *engine, uint64_t sequence);
+/* Returns whether the waiting job of a batch is in another shard. */
+bool batch_is_part(const struct engine *engine, uint64_t number);
+/* Notes that a batch changed: its report or orders are due. */
+void batch_note(struct engine *engine, uint32_t id);
+/* Creates the part of a batch whose waiting job is in another shard. Returns 0 if out of memory. */
+uint32_t batch_part_new(struct engine *engine, const struct queue_batch *batch);
+/* Records a changed batch, and ends its wait if nothing is left to wait for. */
+void batch_changed(struct engine *engine, uint32_t id, struct engine_now now);
+/* Returns whether the wait of the batch ends now. */
+bool batch_is_over(const struct engine *engine, const struct batch *batch);
+/* Frees a batch that nothing needs any more. */
+void batch_let_go(struct engine *engine, uint32_t id);
 
 /* Returns the id of the batch with this number, or 0. */
 uint32_t batch_find(const struct engine *engine, uint64_t number);
@@ -80,15 +105,15 @@ bool batch_again(struct engine *engine, uint32_t entry, struct batch_push *out);
 /* Returns the first due of a waiting job in the wheel. */
 int64_t batch_first_due_ms(const struct engine *engine, uint32_t id);
 void batch_push_undo(struct engine *engine, const struct batch_push *push);
-/* Counts the pushed job. Its record was appended; it is linked. */
-void batch_push_done(struct engine *engine, const struct batch_push *push, enum job_state state,
-                     struct engine_now now);
+/* Counts the pushed job. Its record was appended; it is linked. Returns the version of the counts of a part that it joined, else 0. */
+uint64_t batch_push_done(struct engine *engine, const struct batch_push *push, enum job_state state,
+                         struct engine_now now);
 
 /* A member changed its outcome, or ended. Its record was appended. */
 void batch_member_changed(struct engine *engine, uint32_t id, enum batch_outcome before,
                           enum batch_outcome after, struct engine_now now);
 /* The waiting job with this sequence has ended or was replaced. */
-void batch_drop(struct engine *engine, uint64_t number);
+void batch_drop(struct engine *engine, uint64_t sequence);
 /* Closes the batch of a waiting job. */
 enum queue_status batch_close(struct engine *engine, uint32_t entry, struct engine_now now);
 /* Ends the wait of a waiting job now. */

@@ -21,6 +21,8 @@ struct engine *engine_new(const struct engine_options *options)
     engine->topics_max = options->topics_max;
     engine->shards = options->shards ? options->shards : 1;
     engine->shard = options->shard;
+    if (engine->shards > 1)
+        engine->batch_home = (uint64_t)(options->shard + 1) << QUEUE_BATCH_HOME_SHIFT;
     engine->random.state = options->random_seed;
     engine->recovering = true;
     engine->pause_end_ms = INT64_MAX;
@@ -647,7 +649,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     result->state = (enum job_state)entry->state;
     result->due_ms = batched.own ? 0 : entry_due_wall_ms(entry, now.skew_ms);
     if (__builtin_expect(has_batch, 0))
-        batch_push_done(engine, &batched, state, now);
+        result->version = batch_push_done(engine, &batched, state, now);
 }
 
 bool engine_has_batches(const struct engine *engine)

@@ -152,6 +152,26 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
 struct slice engine_push_batches(struct engine *engine, const struct queue_push *push,
                                  struct hash128 key, struct engine_now now,
                                  char room[JOB_BATCH_BYTES_MAX]);
+/* ---- batches over several shards (queue/batch_parts.h): batch_parts.c ---- */
+
+/* Carries out a call about a batch. A lease is `lease`; NULL: it is not of this shard. Sets status, batch and depth. */
+void engine_batch_call(struct engine *engine, const struct queue_batch_call *call,
+                       const struct engine_lease *lease, struct engine_now now,
+                       struct queue_result *result);
+/* Takes the next report or order that this shard has to send, and its destination. It may be sent when the records appended so far are
+ * durable. Returns false after the last. */
+bool engine_batch_next(struct engine *engine, struct queue_batch_call *out, uint32_t *to);
+/* Handles the answer to it; an order or report that failed is due again. */
+void engine_batch_answered(struct engine *engine, const struct queue_batch_call *call, uint32_t to,
+                           enum queue_status status);
+bool engine_batch_has_next(const struct engine *engine);
+/* At the start, before any call: passes the reports of the other shards to this one, in memory only, then lets go of the batches that
+ * nothing needs. Reports are read from their shards with `*at`, which begins at 0. */
+bool engine_batch_reports(const struct engine *engine, uint32_t *at, struct queue_batch_call *out);
+bool engine_batch_heard(struct engine *engine,
+                        const struct queue_batch_call *report); /* false: out of memory */
+void engine_batches_begin(struct engine *engine);
+
 /* Returns whether any job waits for others, or did. */
 bool engine_has_batches(const struct engine *engine);
 /* Push in two steps, for callers with work in between. The first returns the key of the job and prefetches the

@@ -591,7 +591,8 @@ bool engine_replay(struct engine *engine, const struct record *record, struct re
     case RECORD_GROUP:
         return replay_group(engine, &record->group);
     case RECORD_BATCH:
-        replay_sequence(engine, record->batch.number);
+        if (!batch_is_part(engine, record->batch.number))
+            replay_sequence(engine, record->batch.number & ~engine->batch_home);
         return batch_replay(engine, &record->batch);
     }
     return false;

@@ -172,6 +172,8 @@ struct engine {
     uint64_t body_bytes_max;
     uint32_t topics_max;
     uint32_t shards, shard; /* number of shards, and that of this one */
+    uint64_t
+        batch_home; /* highest byte of the numbers of this shard's batches; 0: there is one shard */
     struct random random;
     struct slab entries;
     struct slab extras;

@@ -119,6 +119,19 @@ static void place_finds(struct space *space, struct command *into, const struct 
         into->finds = copies;
 }
 
+static void place_batches(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_batch_call *copies = place(space, from->batches, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        struct queue_batch_call *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->batches[i], topic);
+        PLACE_SLICE(space, copy, &from->batches[i], id);
+        PLACE_SLICE(space, copy, &from->batches[i], lease);
+    }
+    if (into)
+        into->batches = copies;
+}
+
 static void place_take(struct space *space, struct command *into, const struct command *from)
 {
     struct slice *copies = place(space, from->take.topics, from->take.topic_count * sizeof *copies);
@@ -189,6 +202,9 @@ static void place_command(struct space *space, const struct command *from)
         break;
     case COMMAND_FORECAST:
         PLACE_SLICE(space, into, from, forecast.topic);
+        break;
+    case COMMAND_BATCH:
+        place_batches(space, into, from);
         break;
     }
 }

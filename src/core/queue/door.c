@@ -448,6 +448,8 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
         return status ? status : check_features(queue, command, i, detail);
     case COMMAND_FORECAST:
         return check_forecast(&command->forecast, detail);
+    case COMMAND_BATCH: /* does not pass the door */
+        break;
     }
     assert(false); /* not a command */
     return QUEUE_OK;

@@ -184,6 +184,11 @@ void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome 
     if (!is_new)
         batch->counts.of[before]--;
     batch->counts.of[after]++;
+    life_batch_close_if_full(batch);
+}
+
+void life_batch_close_if_full(struct life_batch *batch)
+{
     if (batch->members && batch_members(&batch->counts) >= batch->members)
         batch->is_closed = true;
 }

@@ -154,6 +154,8 @@ enum batch_outcome life_outcome_of(enum record_reason reason);
  * `before` does not matter. Nothing changes after the end of the wait. */
 void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,
                       enum batch_outcome after);
+/* Closes the batch if it has the expected members. */
+void life_batch_close_if_full(struct life_batch *batch);
 /* Returns whether the wait ends now. */
 bool life_batch_is_over(const struct life_batch *batch);
 /* Returns whether the death of a member cancels the others: with BATCH_STOP, while the wait lasts. */

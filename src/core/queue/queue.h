@@ -127,6 +127,12 @@ struct queue_batch {
     struct batch_counts past;
     /* For implementations: the delivery of `parent`, if it is a lease of theirs; 0: it is not. */
     uint64_t parent_key, parent_delivery;
+    /* For parts of a queue: the number of the batch (0: it does not exist), the depth of its waiting job, what a dead member does,
+     * and whether a new member may join, as a join returned them (queue_batch_call). */
+    uint64_t number;
+    uint8_t depth;
+    enum batch_on_dead dead_member;
+    enum queue_status joined;
 };
 
 /* A push. `once` makes it idempotent: if the same `once` was used in the topic within its time, the push changes nothing
@@ -333,6 +339,30 @@ struct queue_forecast_call {
     bool soon;
 };
 
+enum queue_batch_verb {
+    QUEUE_BATCH_JOIN = 1, /* whether a new member may join; OK: it is under way */
+    QUEUE_BATCH_LEAVE,    /* that push has ended */
+    QUEUE_BATCH_LEASE,    /* which batch the holder of a lease is a member of */
+    QUEUE_BATCH_REPORT,   /* the counts of another part */
+    QUEUE_BATCH_ORDER     /* orders to a part with members */
+};
+
+/* A call about a batch, from one part of a queue to another (queue/batch_parts.h). */
+struct queue_batch_call {
+    enum queue_batch_verb verb;
+    uint32_t part;              /* join, leave: of the member; report: the reporting one */
+    struct slice topic, id;     /* join: the waiting job */
+    struct slice lease;         /* lease */
+    uint64_t number;            /* join: the batch of the parent, or 0; otherwise of the batch */
+    uint64_t version;           /* leave, report */
+    struct batch_counts counts; /* report */
+    bool is_stopped;            /* report */
+    uint8_t orders;             /* order */
+};
+
+/* The highest byte of the number of a batch is that of its home, if a queue has several parts: the part plus 1. */
+enum { QUEUE_BATCH_HOME_SHIFT = 56 };
+
 struct queue_topics_page {
     struct slice after; /* a name; empty: from the first topic */
     uint32_t limit;     /* 0: all */
@@ -364,6 +394,8 @@ struct queue_topics_page {
  *   GROUP    settings of one group of a topic. Status OK with the group, or NOT_FOUND.
  *   GROUPS   the groups of a topic with ready or leased jobs, a hold or settings. Status OK or NOT_FOUND. Only in stores with queue_info.groups,
  * as GROUP.
+ *   BATCH    calls between the parts of a queue about a batch (queue/batch_parts.h). Results OK or a rejection; of a join
+ * and a lease also the batch.
  *   FORECAST when the delayed jobs of a topic, or of all topics, fall due: from counts, never by a scan of jobs.
  * Status OK or NOT_FOUND. */
 enum command_kind {
@@ -379,7 +411,8 @@ enum command_kind {
     COMMAND_FIND,
     COMMAND_AWAIT,
     COMMAND_GROUP,
-    COMMAND_GROUPS
+    COMMAND_GROUPS,
+    COMMAND_BATCH /* only between parts of a queue */
 };
 
 /* The result of the check of an item by the door (queue_submit). */
@@ -395,13 +428,14 @@ struct command {
     enum command_kind kind;
     /* take, get, list, topic, forecast: QUEUE_OK, or why the whole call is rejected. */
     enum queue_status status;
-    size_t count; /* push, answer, change, find: number of items, at most QUEUE_BATCH_MAX */
+    size_t count; /* push, answer, change, find, batch: number of items, at most QUEUE_BATCH_MAX */
     const struct queue_check *checks; /* of each item; NULL: all items are valid */
     union {
         const struct queue_push *pushes;
         const struct queue_answer *answers;
         const struct queue_change *changes;
         const struct queue_find *finds;
+        const struct queue_batch_call *batches;
         struct queue_take take;
         struct {
             struct slice topic, id;
@@ -435,6 +469,11 @@ struct queue_result { /* one per item of push, answer, change, find */
     uint32_t retry_s;       /* as in queue_check, with the two next fields */
     const char *detail;
     uint64_t limit;
+    /* Between parts of a queue: of a join or a lease the number of the batch; of a join, the depth of its waiting job and what a
+     * dead member does; of a push that joined, the version of the counts of its part. */
+    uint64_t batch, version;
+    uint8_t depth;
+    enum batch_on_dead on_dead;
 };
 
 /* How a job finished. */

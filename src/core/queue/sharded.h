@@ -44,6 +44,9 @@ struct sharded_options {
      * (queue/cursor.h). If the clocks of the parts differ, it is that of one of them. NULL: cursors stay. */
     int64_t (*skew_ms)(void *ctx);
 
+    /* The parts carry out COMMAND_BATCH, so a batch may have members in several of them (queue/batch_parts.h). */
+    bool joins_batches;
+
     /* Returns the part that holds (or would hold) this job. The texts may be invalid. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);
     /* Returns the number that cursors use for the shard of a job, if it differs from the number of the part; it

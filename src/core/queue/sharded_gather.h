@@ -59,6 +59,19 @@ void sharded_gather_ask_all(struct sharded_gather *gather, const struct command 
 void sharded_gather_finish(struct sharded_gather *gather, const struct queue_reply *reply);
 void sharded_gather_refuse(struct sharded_gather *gather, enum queue_status status);
 
+/* ---- sharded_items.c ---- */
+
+/* Sends each item to its part and joins the results in the order of the items. */
+void sharded_items(struct sharded *sharded, const struct command *command,
+                   struct queue_reply_to reply_to);
+
+/* ---- sharded_batch.c ---- */
+
+/* Returns whether the call pushes members of batches. */
+bool sharded_has_members(const struct command *command);
+void sharded_push_members(struct sharded *sharded, const struct command *command,
+                          struct queue_reply_to reply_to);
+
 /* ---- sharded_topic.c ---- */
 
 /* Carries out a call about one topic, as its verb requires. */

@@ -7,7 +7,7 @@
 #define NAMES(TYPE)                                                                                \
     .has_names = true, .topic_at = offsetof(struct TYPE, topic), .id_at = offsetof(struct TYPE, id)
 
-const struct command_traits command_traits[COMMAND_GROUPS + 1] = {
+const struct command_traits command_traits[COMMAND_BATCH + 1] = {
     [COMMAND_PUSH] = {ITEM(queue_push), NAMES(queue_push), .writes = true, .is_ruled = true},
     [COMMAND_ANSWER] = {ITEM(queue_answer), .writes = true},
     [COMMAND_CHANGE] = {ITEM(queue_change), NAMES(queue_change), .writes = true, .is_ruled = true},
@@ -21,6 +21,7 @@ const struct command_traits command_traits[COMMAND_GROUPS + 1] = {
     [COMMAND_AWAIT] = {0},
     [COMMAND_GROUP] = {.writes = true, .is_ruled = true},
     [COMMAND_GROUPS] = {0},
+    [COMMAND_BATCH] = {ITEM(queue_batch_call), .writes = true},
 };
 
 /* Returns the job of a call without items; an empty id: the call names no job. */

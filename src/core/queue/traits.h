@@ -15,7 +15,7 @@ struct command_traits {
 };
 
 /* Indexed by the kind. Row 0 is a call that only reads: GET of a topic or a group, whose kinds also change them. */
-extern const struct command_traits command_traits[COMMAND_GROUPS + 1];
+extern const struct command_traits command_traits[COMMAND_BATCH + 1];
 
 static inline const struct command_traits *command_traits_of(const struct command *command)
 {

@@ -573,6 +573,8 @@ struct fsck_replay *fsck_replay_new(struct fsck_exam *exam, bool is_whole)
                                            .hash_seed = exam->hash_seed,
                                            .body_bytes_max = RECORD_BYTES_MAX,
                                            .topics_max = UINT32_MAX,
+                                           .shards = exam->shards,
+                                           .shard = exam->shard,
                                            .random_seed = 1,
                                            .now = {.skew_ms = exam->skew_ms}};
 

@@ -211,6 +211,40 @@ static int run_change(struct shard *shard, const struct command *command,
     return 0;
 }
 
+static int run_batch(struct shard *shard, const struct command *command,
+                     struct queue_reply_to reply_to)
+{
+    enum queue_status status;
+    bool only_reads = true;
+    /* A call may record a batch, its waiting job, and a stop. */
+    if (shard_ask_room(shard, command->count * 2 * engine_room_change(shard->engine),
+                       WAL_FOR_ANSWER, &status) == -EAGAIN)
+        return -EAGAIN;
+    struct completion *completion = completion_new(shard, command->count, 0, reply_to);
+    if (!completion)
+        return out_of_memory(shard, reply_to);
+    struct queue_result *results = completion_results(completion);
+    struct engine_now now = shard_now(shard);
+    for (size_t i = 0; i < command->count; i++) {
+        const struct queue_batch_call *call = &command->batches[i];
+        struct engine_lease lease;
+        uint32_t number;
+        bool has_lease = call->verb == QUEUE_BATCH_LEASE &&
+                         lease_parse(call->lease, &shard->options.lease_key, &lease, &number) &&
+                         number == shard->options.index;
+        only_reads &= call->verb == QUEUE_BATCH_JOIN || call->verb == QUEUE_BATCH_LEASE;
+        if (status != QUEUE_OK)
+            results[i].status = status;
+        else
+            engine_batch_call(shard->engine, call, has_lease ? &lease : NULL, now, &results[i]);
+    }
+    if (only_reads)
+        completion_soon(shard, completion);
+    else
+        completion_when_durable(shard, completion);
+    return 0;
+}
+
 /* Runs a find, which changes nothing and so need not wait for the disk. */
 static int run_find(struct shard *shard, const struct command *command,
                     struct queue_reply_to reply_to)
@@ -629,6 +663,8 @@ int command_run(struct shard *shard, const struct command *command, struct queue
     case COMMAND_GROUPS:
         run_groups(shard, command, reply_to);
         return 0;
+    case COMMAND_BATCH:
+        return run_batch(shard, command, reply_to);
     }
     assert(false); /* not a command */
     return 0;

@@ -489,6 +489,7 @@ static struct sharded *handle_make_sharded(struct handle *handle)
         parts[i] = &handle->parts[i].queue;
     return sharded_new(&(struct sharded_options){.parts = parts,
                                                  .skew_ms = handle_skew_ms,
+                                                 .joins_batches = true,
                                                  .part_count = count,
                                                  .home = handle->index,
                                                  .leads = true,
@@ -640,6 +641,22 @@ static void settle_topics(struct local *local)
             if (!is_led && (shard == 0 || topic_has_content(&topic)))
                 settle_topic(local, &topic);
         }
+}
+
+/* Passes the reports of all shards on batches to the homes of these, as settle_topics. Returns false if out of memory. */
+static bool settle_batches(struct local *local)
+{
+    struct queue_batch_call report;
+    uint32_t count = local->shard_count;
+    for (uint32_t shard = 0; count > 1 && shard < count; shard++)
+        for (uint32_t at = 0; engine_batch_reports(local->shards[shard]->engine, &at, &report);) {
+            uint64_t home = (report.number >> QUEUE_BATCH_HOME_SHIFT) - 1;
+            if (home < count && !engine_batch_heard(local->shards[home]->engine, &report))
+                return false;
+        }
+    for (uint32_t shard = 0; count > 1 && shard < count; shard++)
+        engine_batches_begin(local->shards[shard]->engine);
+    return true;
 }
 
 /* ---- the clock ---- */
@@ -855,6 +872,16 @@ static void on_clock_stepped(void *ctx)
         log_event(LOG_WARN, "clock step not stored", LOG_TEXT("error", strerror(-failed)));
 }
 
+static bool on_shard_call(void *ctx, uint32_t shard, const struct command *command,
+                          struct queue_reply_to reply_to)
+{
+    struct handle *handle = ctx;
+    if (shard >= handle->local->shard_count)
+        return false;
+    route_submit(&handle->parts[shard].queue, command, reply_to);
+    return true;
+}
+
 static void on_shard_failed(void *ctx)
 {
     struct handle *handle = ctx;
@@ -911,6 +938,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .ready = on_shard_ready,
                                     .event = on_shard_event,
                                     .failed = on_shard_failed,
+                                    .call = on_shard_call,
                                     .desk = local->feed ? feed_desk_at(local->feed, index) : NULL,
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .active = local->test_clock ? on_shard_active : NULL,
@@ -933,7 +961,11 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
     if (is_last)
         settle_topics(local);
-    if (is_last && (failed = remember_clock(local)))
+    if (is_last && !settle_batches(local)) {
+        snprintf(error, error_bytes, "out of memory");
+        failed = -ENOMEM;
+    }
+    if (is_last && !failed && (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
     if (is_last && !failed &&

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "local/admission.h"
 #include "local/awaits.h"
+#include "local/batch_mail.h"
 #include "local/checkpoint.h"
 #include "local/preload.h"
 #include "local/recovery.h"
@@ -141,9 +142,10 @@ static bool shard_is_quiet(const struct shard *shard)
            !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
            list_is_empty(&shard->soon) && list_is_empty(&shard->heavy) &&
            list_is_empty(&shard->parked) && list_is_empty(&shard->held) &&
-           list_is_empty(&shard->scans) && events_is_empty(shard) && !shard->readings &&
-           !shard->committing && !shard->keeping_up && !shard->stepped && !shard->notifying_step &&
-           !topics_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
+           list_is_empty(&shard->scans) && !shard->mail_under_way && events_is_empty(shard) &&
+           !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
+           !shard->notifying_step && !topics_is_busy(shard) &&
+           (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 /* Logs when pushes are refused for lack of disk space, and when they are accepted again. */
@@ -212,7 +214,7 @@ static bool shard_is_settled(struct shard *shard, struct engine_now now)
     return engine_next_ms(shard->engine) > now.inner_ms &&
            shard->engine_skew_ms == shard->skew_ms && !preload_is_busy(shard->preload) &&
            preload_next_ms(shard->preload) > now.inner_ms && !shard->lookups &&
-           list_is_empty(&shard->parked) && !shard_has_ready(shard) &&
+           list_is_empty(&shard->parked) && !batch_mail_is_busy(shard) && !shard_has_ready(shard) &&
            !(shard->settles_kept && (shard->stepped || shard->notifying_step));
 }
 
@@ -264,6 +266,7 @@ static int64_t next_step_ms(struct shard *shard, struct engine_now now, bool bus
         shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal),
         shard->moved && !shard->broken ? shard->moved_check_ms : INT64_MAX,
         shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint),
+        batch_mail_next_ms(shard),
         !shard->keeping_up && shard->upkeep_retry_ms > process_ms ? shard->upkeep_retry_ms
                                                                   : INT64_MAX};
     for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
@@ -298,6 +301,7 @@ static bool shard_step(void *ctx)
     bool holds = hold_commit(shard);
     if (!holds)
         shard_commit(shard, false);
+    more |= batch_mail_step(shard, shard_process_ms(shard, now));
     upkeep_start(shard, shard_process_ms(shard, now));
     step_notify(shard);
     publish_figures(shard);

@@ -43,6 +43,10 @@ struct shard_options {
     /* Called for an event of a topic, also at the end of a step. */
     void (*event)(void *ctx, enum queue_event event, struct slice topic);
     void (*failed)(void *ctx);
+    /* Submits a call to another shard, for batches. The reply comes on the thread of this one. Returns false if there is no such
+     * shard. */
+    bool (*call)(void *ctx, uint32_t shard, const struct command *command,
+                 struct queue_reply_to reply_to);
     const struct fs *fs; /* NULL: the real one */
     /* Limits that tests make small; 0: default. */
     struct shard_limits {

@@ -1,4 +1,5 @@
 #include "local/shard_core.h"
+#include "local/batch_mail.h"
 
 #include "base/clock.h"
 #include "base/clock_restore.h"
@@ -325,6 +326,7 @@ bool shard_has_ready(const struct shard *shard)
 
 void shard_notify_all(struct shard *shard)
 {
+    batch_mail_send(shard); /* ahead of the replies to the same changes */
     struct reactor_share share = reactor_share_begin();
     (void)completions_send_durable(shard, &share);
     share = reactor_share_begin();
@@ -440,6 +442,7 @@ static void commit_done(struct work *work)
     commit_count(shard);
     if (shard->commit_error)
         shard_fail(shard, "commit", shard->commit_error);
+    batch_mail_send(shard); /* ahead of all replies to what is durable now */
     if (!shard->broken && wal_is_moved(shard->wal)) {
         shard_note_moved(shard);
         completions_fail(shard, durable, shard->durable, QUEUE_DIRECTORY_MOVED);
@@ -448,10 +451,12 @@ static void commit_done(struct work *work)
 
 void shard_commit(struct shard *shard, bool at_once)
 {
+    uint64_t sequence = wal_open_sequence(shard->wal);
     bool sealed = !shard->committing && !shard->broken &&
                   (at_once ? wal_seal_sync(shard->wal) : wal_seal(shard->wal));
     if (!sealed)
         return;
+    batch_mail_collect(shard, sequence);
     shard->committing = true;
     worker_give(shard->committer, &shard->commit_work);
 }
@@ -613,6 +618,7 @@ struct engine_sink shard_engine_sink(struct shard *shard)
 void shard_core_init(struct shard *shard)
 {
     list_init(&shard->waiting);
+    list_init(&shard->mail);
     list_init(&shard->soon);
     list_init(&shard->heavy);
     list_init(&shard->ready_topics);
@@ -647,4 +653,5 @@ void shard_core_fini(struct shard *shard)
     }
     events_clear(&shard->ready_topics);
     events_clear(&shard->events);
+    batch_mail_fini(shard);
 }

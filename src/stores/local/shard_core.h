@@ -79,8 +79,11 @@ struct shard {
     struct list parked;     /* commands that wait for room in the log: admission.c */
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
     uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
-    struct list scans;                       /* local/scan.h */
-    bool is_trimming;                        /* one of them drops kept jobs beyond the limits */
+    struct list mail;         /* local/batch_mail.h: not sent yet, in the order of `needs` */
+    size_t mail_under_way;    /* sent and not answered */
+    int64_t mail_retry_ms;    /* process's clock */
+    struct list scans;        /* local/scan.h */
+    bool is_trimming;         /* one of them drops kept jobs beyond the limits */
     size_t listings;          /* lists among them: no job becomes cold until they end */
     size_t readings;          /* replies and scans whose records a helper is reading */
     struct completion *spare; /* small blocks for reuse, linked through list.next */

@@ -373,6 +373,8 @@ static void handle_submit(struct queue *queue, const struct command *command,
     case COMMAND_GROUPS:
         run_groups(handle, command, now, reply_to);
         return;
+    case COMMAND_BATCH: /* only between parts of a queue */
+        break;
     }
     assert(false); /* not a command */
 }

@@ -727,6 +727,8 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_AWAIT:
         redis_submit_await(shard, command, reply_to);
         break;
+    case COMMAND_BATCH: /* not supported: queue_info.batches */
+        break;
     }
 }
 

@@ -1,6 +1,7 @@
 """Jobs that wait for other jobs, over HTTP: options, views, members, and a whole batch in one call."""
 
 import json
+import time
 
 import pytest
 
@@ -187,6 +188,46 @@ def test_cancel_may_include_the_members(client):
     assert not client.take("m") and client.topic("m")["counts"]["ready"] == 0
 
 
-def test_several_shards_reject_batches(start_server):
-    client = Client(start_server("--shards", "2").port)
-    assert refusal(client, "PUT", "/v1/topics/t/jobs/w?waits=true") == (501, "unsupported")
+def take_all(client, topic):
+    jobs = []
+    while more := client.take(topic, max=100):
+        jobs += more
+    return jobs
+
+
+def test_a_batch_has_members_in_several_shards(start_server):
+    client = Client(start_server("--shards", "3").port)
+    waiting = {"topic": "t", "id": "w", "waits": True}
+    members = [{"topic": "m", "id": str(i), "batch": {"topic": "t", "id": "w"}} for i in range(40)]
+    client.push_batch([waiting, *members])
+    assert client.get("t", "w")["waits_for"] == 40
+    client.good("POST", "/v1/topics/t/jobs/w/close")
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/late?batch_topic=t&batch_id=w") == (409, "batch_closed")
+    assert refusal(client, "PUT", "/v1/topics/m/jobs/other?batch_topic=t&batch_id=none") == (404, "no_batch")
+    first, *others = take_all(client, "m")
+    client.ack(*(job["lease"] for job in others))
+    for i in range(5):
+        client.good("PUT", f"/v1/topics/m/jobs/child-{i}?batch_topic=t&batch_id=w&parent={first['lease']}")
+    client.ack(first["lease"])
+    assert client.get("t", "w")["waits_for"] == 5 and not client.take("t")
+    client.ack(*(job["lease"] for job in take_all(client, "m")))
+    (job,) = client.take("t")
+    assert job["meta"]["tarry-batch"] == "acked=45 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def test_a_stop_reaches_all_shards(start_server):
+    client = Client(start_server("--shards", "3").port)
+    push_batch(client, {"topic": "t", "id": "w", "on_dead": "stop"}, *({"topic": "m", "id": str(i)} for i in range(40)))
+    client.answer("nack", [client.take("m")[0]["lease"]], final="true")
+    until = time.monotonic() + 10
+    while not (jobs := client.take("t")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert jobs[0]["meta"]["tarry-batch"] == "acked=0 dead=1 cancelled=39 expired=0 missing=0"
+    assert not client.take("m")
+
+
+def test_a_cancel_includes_members_in_all_shards(start_server):
+    client = Client(start_server("--shards", "3").port)
+    push_batch(client, {"topic": "t", "id": "w"}, *({"topic": "m", "id": str(i)} for i in range(40)))
+    client.good("DELETE", "/v1/topics/t/jobs/w?members=true")
+    assert not client.take("m")

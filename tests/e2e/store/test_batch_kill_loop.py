@@ -6,6 +6,8 @@ import random
 import threading
 import time
 
+import pytest
+
 from client import Client, Lost, Refused
 from server import Server, free_port
 
@@ -13,7 +15,7 @@ BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", 60))
 KILLS = int(os.environ.get("TARRY_TEST_BATCH_KILLS", 6))
 MEMBERS_MAX, WORKERS, LEASE_MS = 50, 4, 1500
 HOUR = "1h"
-FLAGS = ("--shards", "1", "--wal-file", "4MiB")  # as small as can be: checkpoints happen meanwhile
+FLAGS = ("--wal-file", "4MiB")  # as small as can be: checkpoints happen meanwhile
 BODY = b"b" * 6000
 
 
@@ -135,19 +137,20 @@ def judge(batches, ends, taken):
             assert outcome == outcome_of(members, before), (name, outcome)
 
 
-def test_batches_complete_once_while_the_server_is_killed(tmp_path):
-    server, port = Server(tmp_path, FLAGS), free_port()
+@pytest.mark.parametrize(("shards", "count", "kills"), [(1, BATCHES, KILLS), (3, BATCHES // 2, KILLS // 2)])
+def test_batches_complete_once_while_the_server_is_killed(tmp_path, shards, count, kills):
+    server, port = Server(tmp_path, ("--shards", str(shards), *FLAGS)), free_port()
     server.start(port)
     client = Client(port)
     client.put_topic("m", dedup_window=HOUR, backoff="fixed:50ms", max_attempts=1000)
     client.put_topic("t", backoff="fixed:50ms", max_attempts=1000)
-    pick, stop = random.Random(KILLS), threading.Event()
-    batches = {f"b{number}": [f"b{number}-{i}" for i in range(pick.randint(1, MEMBERS_MAX))] for number in range(BATCHES)}
+    pick, stop = random.Random(kills), threading.Event()
+    batches = {f"b{number}": [f"b{number}-{i}" for i in range(pick.randint(1, MEMBERS_MAX))] for number in range(count)}
     pusher, completer = Pusher(port, batches), Completer(port, stop)
     workers = [Worker(port, seed, stop) for seed in range(WORKERS)]
     for thread in [pusher, completer, *workers]:
         thread.start()
-    for _ in range(KILLS):
+    for _ in range(kills):
         time.sleep(pick.uniform(0.2, 1.0))
         server.kill()
         server.start(port)
@@ -162,7 +165,7 @@ def test_batches_complete_once_while_the_server_is_killed(tmp_path):
     for worker in workers:
         for member, answers in worker.ends.items():
             ends[member] += answers
-    print(f"{len(batches)} batches, {sum(map(len, batches.values()))} members, {KILLS} kills, {sum(map(len, completer.taken.values()))} deliveries of waiting jobs")
+    print(f"{len(batches)} batches, {sum(map(len, batches.values()))} members, {kills} kills, {sum(map(len, completer.taken.values()))} deliveries of waiting jobs")
     judge(batches, ends, completer.taken)
     client.close()
     counts = client.topic("t")["counts"]

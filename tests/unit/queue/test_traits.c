@@ -65,6 +65,7 @@ static const struct {
      false,
      "settings"},
     {{.kind = COMMAND_GROUPS}, 1, 0, false, false, false, "groups"},
+    {{.kind = COMMAND_BATCH, .count = 2}, 2, 0, true, true, true, "batch"},
 };
 
 CLAIM(each_kind_of_call_has_the_traits_of_its_row)

@@ -793,6 +793,8 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     case COMMAND_GROUPS:
         append_groups(link, call);
         break;
+    case COMMAND_BATCH: /* only between parts of a queue */
+        break;
     }
 }
 

@@ -486,6 +486,7 @@ static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
     case COMMAND_FIND:
     case COMMAND_GET:
     case COMMAND_TOPICS:
+    case COMMAND_BATCH:
     case COMMAND_AWAIT:
         return true;
     }

@@ -805,6 +805,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return send_group(call, link);
     case COMMAND_GROUPS:
         return send_groups(call, link);
+    case COMMAND_BATCH: /* only between parts of a queue */
+        break;
     }
     return false;
 }
