@@ -194,7 +194,8 @@ static bool on_record(void *ctx, uint32_t slot, const struct run_slot *entry, st
         fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_RESTORE, "%s", why);
     const struct hash128 key = fsck_key_of(walk->exam, &record);
 
-    fsck_owner_check(walk->exam, at_slot(walk, slot, entry), key, record.job.topic);
+    fsck_owner_check(walk->exam, at_slot(walk, slot, entry), key,
+                     record.kind == RECORD_DONE ? record.done.topic : record.job.topic);
     walk->run->sum += fsck_mix(key.low, slot);
     return true;
 }
