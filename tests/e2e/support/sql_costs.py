@@ -30,7 +30,7 @@ from sql_serving import tarry  # noqa: E402
 DAY_MS = 86_400_000
 # A statement: what it is for, a part of its text in PostgreSQL and in MariaDB. The first row that fits counts.
 KINDS = [
-    ("end leases", "when a lease ends", r"tarry\._answer_items\(", r"delivery,cancel_requested,consumer,[a-z_,]+EXISTS\(SELECT 1 FROM tarry\.awaited\) FROM tarry\.job"),
+    ("end leases", "when a lease ends", r"tarry\._answer_items\(", r"delivery,cancel_requested,consumer,[a-z_,]+EXISTS\(SELECT 1 FROM tarry\.awaited\),batch,own FROM tarry\.job"),
     ("take over leases of a failed server", "at a start; each second while a server is silent", r"UPDATE tarry\.job j SET server = p_server FROM", r"server_places SELECT x\.topic"),
     ("end expired ttls", "when a ttl ends", r"tarry\.job WHERE expire <= ", r"expire<="),
     ("find the next ttl", "each second", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL"),
@@ -167,7 +167,7 @@ def work(database, directory, seconds=6):
             database.call("push", "busy", f"sql-{number}", 100, "x")
             other.push("kept", f"k-{number}")
             other.push("waiting", f"w-{number}", waits="true")
-            for member in range(3):
+            for member in range(1 if has_groups else 3):  # each has events, and a reader of events reads those of seconds
                 other.push("busy", f"m-{number}-{member}", batch_topic="waiting", batch_id=f"w-{number}")
             database.call("close", "waiting", f"w-{number}")
             if has_groups:
