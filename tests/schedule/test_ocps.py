@@ -1,13 +1,9 @@
-"""Expressions of other programs' test suites: Cronos and robfig/cron by their rows (vectors.txt), and the rules of OCPS 1.0 to 1.4."""
+"""Expressions by the rules of the Open Cron Pattern Specification (OCPS), 1.0 to 1.4."""
 
-import collections
 import datetime
-import pathlib
 
 import pytest
 from test_fires import UTC, fires
-
-ROWS = pathlib.Path(__file__).resolve().parent / "vectors.txt"
 
 
 def epoch(text):
@@ -17,73 +13,6 @@ def epoch(text):
 def text_of(at):
     return datetime.datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-def requiring_both(expression):
-    """Returns an expression of Cronos, in which a date must match both day fields, as tarry writes it."""
-    fields = expression.split()
-    if len(fields) not in (5, 6) or fields[-1].startswith(("*", "?")) or fields[-3] in ("*", "?"):
-        return expression
-    return " ".join([*fields[:-1], "+" + fields[-1]])
-
-
-@pytest.fixture(scope="module")
-def rows():
-    """Returns the rows by their kind: (zone, after, fire, expression, other)."""
-    found, section = collections.defaultdict(list), ""
-    for line in ROWS.read_text().splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif line and not line.startswith("#"):
-            kind, zone, after, fire, *texts = line.replace("\\t", "\t").split("|")
-            if section == "Cronos":
-                texts = [requiring_both(text) for text in texts]
-            found[kind].append((zone or "UTC", after, fire, *texts))
-    return found
-
-
-def first_fires(rows, policy=""):
-    return [found if isinstance(found, str) else text_of(found[0]) for found in fires([f"{zone}|{text}|{epoch(after)}|1{policy}" for zone, after, _, text in rows])]
-
-
-@pytest.mark.parametrize(("kind", "count", "policy"), [("next", 980, ""), ("skips", 50, "|skip|both")])
-def test_next_fires_are_those_of_the_rows(rows, kind, count, policy):
-    wrong = [(row, found) for row, found in zip(rows[kind], first_fires(rows[kind], policy)) if found != row[2]]
-    assert len(rows[kind]) > count and not wrong, wrong[:5]
-
-
-@pytest.mark.parametrize("kind", ["not_then", "end_of_gap", "open_step"])
-def test_fires_that_differ_by_a_rule_are_not_those_of_the_rows(rows, kind):
-    same = [row for row, found in zip(rows[kind], first_fires(rows[kind])) if found == row[2]]
-    late = [row for row, found in zip(rows[kind], first_fires(rows[kind])) if found < row[2]]
-    assert rows[kind] and not same and not late, (same, late)
-
-
-def test_a_search_that_starts_at_the_end_of_a_gap_finds_the_fire_there(rows):
-    assert rows["at_from"]
-    assert first_fires(rows["at_from"]) == [text_of(epoch(after) + 1) for _, after, _, _ in rows["at_from"]]
-
-
-@pytest.mark.parametrize(("kind", "count"), [("invalid", 300), ("never", 70), ("unsupported", 5)])
-def test_expressions_that_are_not_valid_are_rejected(rows, kind, count):
-    found = fires([f"UTC|{row[3]}|0|1" for row in rows[kind]])
-    accepted = [row[3] for row, have in zip(rows[kind], found) if not isinstance(have, str)]
-    named = [have for have in found if kind == "never" and "never fires" not in have]
-    assert len(found) > count and not accepted and not named, (accepted, named)
-
-
-def test_expressions_that_only_tarry_accepts_are_accepted(rows):
-    assert rows["accepted"] and not [have for have in fires([f"UTC|{row[3]}|0|1" for row in rows["accepted"]]) if isinstance(have, str)]
-
-
-@pytest.mark.parametrize(("kind", "is_same"), [("same", True), ("unlike", False)])
-def test_normal_forms_fire_at_the_same_times(rows, kind, is_same):
-    texts = [text for row in rows[kind] for text in row[3:]]
-    found = fires([f"UTC|{text}|1500000000|{2000 if is_same else 5000}" for text in texts])
-    wrong = [pair for pair in zip(texts[::2], texts[1::2], found[::2], found[1::2]) if (pair[2] == pair[3]) != is_same]
-    assert texts and not [have for have in found if isinstance(have, str) and "never fires" not in have] and not wrong, [pair[:2] for pair in wrong]
-
-
-# ---- the rules of the Open Cron Pattern Specification ----
 
 ALWAYS = "2023-01-01T00:00:00Z"
 OCPS_NEXT = [  # expression, the fires after the start of 2023 (a Sunday)
