@@ -309,7 +309,9 @@ void reactor_free(struct reactor *reactor)
     if (!reactor)
         return;
     reactor->hook_count = 0;
-    assert(list_is_empty(&reactor->calls) && list_is_empty(&reactor->tasks));
+    assert(list_is_empty(&reactor->calls));
+    while (!list_is_empty(&reactor->tasks)) /* tasks without an owner, which free memory */
+        run_tasks(reactor);
     uv_close((uv_handle_t *)&reactor->mail, NULL);
     uv_close((uv_handle_t *)&reactor->iteration_end, NULL);
     uv_close((uv_handle_t *)&reactor->polled, NULL);

@@ -66,7 +66,7 @@ void reactor_cancel_at_iteration_end(struct iteration_end_call *call);
  * A task that is carried out in pieces, so that the other clients of the reactor do not wait for all of it. At the end
  * of an iteration the tasks alternate: the first one carries out a piece, and further pieces follow while the
  * iteration is not late. `piece` returns whether more is left; if not, it may have freed the task. A piece should take
- * less than REACTOR_SHARE_US.
+ * less than REACTOR_SHARE_US. reactor_free finishes the tasks that are left, so their owners have removed all others.
  */
 struct reactor_task {
     struct list list; /* the reactor's; list_init it */

@@ -223,6 +223,15 @@ CLAIM(long_pieces_of_tasks_alternate_one_in_each_iteration)
     reactor_free(iterations.reactor);
 }
 
+CLAIM(a_task_that_is_left_is_finished_before_the_reactor_is_freed)
+{
+    struct iterations iterations = {.reactor = reactor_new(0)};
+    struct task left = {.iterations = &iterations, .name = 'l', .pieces = 3};
+    add_task(&left);
+    reactor_free(iterations.reactor);
+    assert_int_equal(left.pieces, 0);
+}
+
 CLAIM(a_removed_task_has_no_further_piece)
 {
     struct iterations iterations = {.reactor = reactor_new(0)};
