@@ -170,9 +170,7 @@ static void on_link_gone(void *ctx)
 
 bool session_credential(const struct session *session, struct guard_credential *out)
 {
-    struct guard *guard = session->env->guard;
-    return guard_find_credential(guard, session_place(session)->origin, out) ||
-           guard_find_credential(guard, session->places.at[0].origin, out);
+    return guard_find_credential(session->env->guard, session_place(session)->origin, out);
 }
 
 void session_login(struct session *session, struct buffer *login)

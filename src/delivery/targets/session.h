@@ -72,7 +72,8 @@ void session_fail(struct session *session, const char *what, const char *why);
 
 /* Returns the server in use. */
 const struct target_place *session_place(const struct session *session);
-/* Finds the credential of the server in use, else of the first server. */
+/* Finds the credential of the server in use. That of another server is never sent to it: a topic's
+ * settings may name any host that the policy file allows. */
 bool session_credential(const struct session *session, struct guard_credential *out);
 /* Sends the login unless the session has failed. The login is wiped and freed. */
 void session_login(struct session *session, struct buffer *login);
