@@ -8,6 +8,7 @@ import { t } from "./words.js";
 
 const PENDING = "tarry-sign-in";
 const EARLY_MS = 30_000; // a token is renewed this long before its end
+const ANSWER_MS = 10_000; // in which the provider must answer
 const CLOCK_MS = 300_000; // by which the provider's clock may differ
 
 /** A failed log-in, in words for the user. `status` as in Problem, so that it is shown as a sentence. */
@@ -50,7 +51,7 @@ function claimsOf(token) {
 
 async function fetchJson(way, address, options = {}) {
     try {
-        const answer = await fetch(address, { cache: "no-store", credentials: "omit", redirect: "error", headers: { Accept: "application/json" }, ...options });
+        const answer = await fetch(address, { cache: "no-store", credentials: "omit", redirect: "error", signal: AbortSignal.timeout(ANSWER_MS), headers: { Accept: "application/json" }, ...options });
         return { ok: answer.ok, status: answer.status, content: await answer.json().catch(() => ({})) };
     } catch {
         throw new Refused("unreachable", { issuer: way.issuer, page: location.origin });
@@ -162,9 +163,10 @@ async function renewNow() {
     } catch {
         return; // the token may still be good; the next request tries again
     }
-    if (app.signIn !== before || answer.status >= 500) return;
+    if (app.signIn !== before || answer.status >= 500 || answer.status === 429) return;
     const claims = answer.content.id_token && claimsOf(answer.content.id_token);
-    const isSame = !answer.content.id_token || (claims?.iss === before.way.issuer && claims.sub === before.subject);
+    const isOurs = claims && claims.iss === before.way.issuer && claims.sub === before.subject && [claims.aud ?? []].flat().includes(before.way.client_id);
+    const isSame = answer.content.id_token ? isOurs : before.way.token !== "id"; // a token that was not renewed has no new end
     if (answer.ok && isSame) keep(before.way, answer.content, before);
     else keepSignIn({ ...before, refresh: undefined });
 }
