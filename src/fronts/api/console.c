@@ -25,7 +25,7 @@ static const struct api_console_file *console_find(struct slice name)
 
 /* Writes the content security policy. The page can run and request only what this server has,
  * cannot be framed, and cannot evaluate text as code. So content of a job is harmless even if the
- * page has a bug. The exception are requests to the issuer at which users sign in. */
+ * page has a bug. The exception are requests to the issuer at which users log in. */
 static struct slice policy_write(char policy[POLICY_BYTES_MAX], const struct http_sign_in *sign_in)
 {
     int len = snprintf(
@@ -99,7 +99,7 @@ static void get_file(struct http_call *call)
                             http_quotable(call->id, 60));
 }
 
-/* Answers how users sign in. The members are null if they paste a token. */
+/* Answers how users log in. The members are null if they paste a token. */
 static void get_sign_in(struct http_call *call)
 {
     const struct http_sign_in *sign_in = call->front->shared->sign_in;

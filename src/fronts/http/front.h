@@ -99,7 +99,7 @@ extern const struct metric monitor_topic_metrics[], monitor_store_metrics[], mon
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
-/* How users of the console sign in at an identity provider, by OpenID Connect. All of it is
+/* How users of the console log in at an identity provider, by OpenID Connect. All of it is
  * public. */
 enum { HTTP_ORIGIN_BYTES_MAX = 280 };
 struct http_sign_in {
@@ -108,7 +108,7 @@ struct http_sign_in {
     bool uses_id_token;                 /* the console sends the ID token, not the access token */
     char origin[HTTP_ORIGIN_BYTES_MAX]; /* of the issuer: the console may connect to it */
 };
-/* Sets the sign-in of the console; without it the console only accepts pasted tokens. Call it
+/* Sets the log-in of the console; without it the console only accepts pasted tokens. Call it
  * before the reactors run; `sign_in` must outlive the fronts. */
 void http_shared_set_sign_in(struct http_shared *shared, const struct http_sign_in *sign_in);
 

@@ -35,7 +35,7 @@ enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 /* Protocol of a listener, in addition to tarry's own API. */
 enum config_protocol { CONFIG_PROTOCOL_API = 0, CONFIG_PROTOCOL_MYKIT };
 
-/* The token of a sign-in that the console sends to the server. */
+/* The token of a log-in that the console sends to the server. */
 enum config_oidc_token { CONFIG_OIDC_ACCESS = 1, CONFIG_OIDC_ID };
 
 enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
@@ -241,7 +241,7 @@ bool config_jwt_keys_are_remote(const struct config *config);
 /* Returns false with `error` (CONFIG_ERROR_BYTES) if the options conflict. */
 bool config_jwt_check(const struct config *config, char *error);
 
-/* ---- sign_in.c: checks the options for signing in to the console ---- */
+/* ---- sign_in.c: checks the options for logging in to the console ---- */
 
 /* Returns false with `error` (CONFIG_ERROR_BYTES) if an option is invalid, or lacks another one. */
 bool config_sign_in_check(const struct config *config, char *error);

@@ -107,13 +107,13 @@ static const struct option options[] = {
     {"jwt-topics-claim", OPTION_TEXT, "NAME", FIELD(jwt_topics_claim), "topics", 0, 0,
      "Claim with the topic patterns"},
     {"oidc-client", OPTION_TEXT, "ID", FIELD(oidc_client), "", 0, 0,
-     "Let users sign in to the console at the issuer of JWTs, by OpenID Connect. ID is the "
+     "Let users log in to the console at the issuer of JWTs, by OpenID Connect. ID is the "
      "console's client id there: a public client with PKCE (see docs/security.md)"},
     {"oidc-token", OPTION_CHOICE, "access|id", FIELD(oidc_token), "access", 0, 0,
-     "Token of a sign-in that the console sends to the server. It must be a JWT for "
+     "Token of a log-in that the console sends to the server. It must be a JWT for "
      "--jwt-audience"},
     {"oidc-parameters", OPTION_TEXT, "QUERY", FIELD(oidc_parameters), "", 0, 0,
-     "Further parameters of a sign-in, public, such as "
+     "Further parameters of a log-in, public, such as "
      "scope=openid%20offline_access&resource=https://tarry.example (default scope: openid)"},
     {"test-clock", OPTION_CLOCK, "TIME", FIELD(test_clock_ms), "false", 0, 0,
      "For tests: jobs use a clock that stands still until it is moved ('tarry clock'), "

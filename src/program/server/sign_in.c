@@ -70,7 +70,7 @@ bool config_sign_in_check(const struct config *config, char *error)
     const char *other = config_find_given(config, others);
     if (!config->oidc_client[0])
         return !other || error_text(error, CONFIG_ERROR_BYTES,
-                                    "'--%s' is for signing in, also give --oidc-client", other);
+                                    "'--%s' is for logging in, also give --oidc-client", other);
     if (!config->jwt_issuer[0])
         return error_text(error, CONFIG_ERROR_BYTES,
                           "'--oidc-client' needs the issuer whose tokens the server accepts, also "

@@ -1,5 +1,5 @@
 /*
- * sign_in: the sign-in of the console at the issuer of JWTs, by OpenID Connect. The browser does
+ * sign_in: the log-in of the console at the issuer of JWTs, by OpenID Connect. The browser does
  * it; the server only announces the issuer and the client, which are public, and lets the page
  * connect to the issuer. Pure.
  */

@@ -366,7 +366,7 @@ CLAIM(a_sign_in_needs_an_issuer_that_the_page_may_name)
     assert_false(load(&config, ARGS("--oidc-client", "c"), error));
     assert_non_null(strstr(error, "also give --jwt-issuer"));
     assert_false(load(&config, ARGS("--oidc-token", "id"), error));
-    assert_string_equal(error, "'--oidc-token' is for signing in, also give --oidc-client");
+    assert_string_equal(error, "'--oidc-token' is for logging in, also give --oidc-client");
 }
 
 CLAIM(names_file_and_line_of_a_fault)
