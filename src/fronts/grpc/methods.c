@@ -522,7 +522,7 @@ const struct method grpc_methods[] = {
     CHANGE("Cancel", "cancel"),
     CHANGE("Reschedule", "reschedule"),
     CHANGE("Run", "run"),
-    CHANGE("Close", "close"),
+    CHANGE("CloseBatch", "close"),
     TOPIC("ListMembers", "members", list_members_request, read_list_members),
     TOPIC("GetTopic", "topic", topic_request, read_topic),
     TOPIC("PutTopic", "topic_put", put_topic_request, read_put_topic),

@@ -144,7 +144,7 @@ def test_a_job_waits_for_its_members(stub, server):
     stub.Push(topic="rows", id="a", batch=named)
     many = MESSAGES.PushManyRequest(jobs=[{"topic": "rows", "id": "b", "batch": named, "meta": {"n": "1"}}, {"topic": "rows", "id": "c", "batch": {"topic": "reports", "id": "none"}}, {"topic": "rows", "id": "d", "batch": {"topic": "reports"}}])
     assert [result.problem.code for result in stub.PushMany(many).results] == ["", "no_batch", "bad_option"]
-    assert stub.Close(topic="reports", id="r").results[0].result == 1
+    assert stub.CloseBatch(topic="reports", id="r").results[0].result == 1
     assert fails(grpc.StatusCode.FAILED_PRECONDITION, stub.Push, topic="rows", id="e", batch=named).details()
     [job] = stub.Take(topics=["rows"]).jobs
     assert (job.id, job.batch.topic, job.batch.id) == ("a", "reports", "r")
