@@ -3,7 +3,6 @@
 import contextlib
 import json
 import signal
-import socket
 import time
 
 import pytest
@@ -128,13 +127,3 @@ def test_a_large_batch_is_answered_before_the_server_ends(server):
         server.proc.send_signal(signal.SIGTERM)
         assert [result["result"] for result in connection.read().json()["results"]] == ["created"] * 400
     server.proc.wait(60)
-
-
-def test_a_server_ends_in_order_while_a_large_batch_is_being_sent(start_server):
-    server = start_server("--grace", "200ms")
-    limit = server.client().good("GET", "/v1/info")["limits"]["batch_bytes"]
-    head = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {limit}\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", server.port)) as peer:
-        peer.sendall(head + b"[" + b" " * (limit * 3 // 4))
-        eventually(lambda: server.client().good("GET", "/v1/info")["memory_bytes"] > limit // 2)
-        assert server.terminate() == 0
