@@ -359,8 +359,9 @@ static void move_begins(void *owner, uint64_t tag, const struct queue_reply *rep
 {
     struct topic_call *topic = owner;
     (void)tag;
-    topic->status = QUEUE_ELSEWHERE;
-    if (is_one_part(reply) == settings_are_one(topic->command)) {
+    bool is_shown = reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND;
+    topic->status = is_shown ? QUEUE_ELSEWHERE : reply->status;
+    if (!is_shown || is_one_part(reply) == settings_are_one(topic->command)) {
         move_end(topic);
         return;
     }
@@ -371,6 +372,34 @@ static void move_begins(void *owner, uint64_t tag, const struct queue_reply *rep
     }
     set_order(topic);
     move_next(topic);
+}
+
+/* Returns whether a change of settings that moves nothing changes the order of a topic in one part. */
+static bool is_reordered(const struct queue_reply *shown, const struct command *command)
+{
+    return is_one_part(shown) &&
+           shown->topics[0].settings.flow.group_order != command->topic.settings.flow.group_order;
+}
+
+static void home_reordered(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) {
+        topic_call_finish(topic, reply);
+        return;
+    }
+    lead_topic(topic->sharded, topic->command, topic->reply_to);
+    topic_call_free(topic);
+}
+
+/* Changes the order first in the home, which has all jobs: it rejects the change if it has any. */
+static void reorder_home(struct topic_call *topic)
+{
+    uint32_t home =
+        sharded_part_of_job(topic->sharded, topic->command->topic.topic, (struct slice){.at = ""});
+    sharded_send(topic->sharded, home, topic->command,
+                 (struct queue_reply_to){.done = home_reordered, .owner = topic});
 }
 
 static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -385,6 +414,10 @@ static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     }
     put->place = is_one == settings_are_one(topic->command) ? QUEUE_PLACE_KEPT : QUEUE_PLACE_MOVED;
+    if (put->place == QUEUE_PLACE_KEPT && is_reordered(reply, topic->command)) {
+        reorder_home(topic);
+        return;
+    }
     if (put->place == QUEUE_PLACE_KEPT) {
         lead_topic(topic->sharded, topic->command, topic->reply_to);
         topic_call_free(topic);

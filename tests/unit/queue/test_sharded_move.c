@@ -11,6 +11,8 @@ enum { PARTS = 4, HOME = 2 };
 struct part {
     struct queue queue;
     bool is_one, rejects;
+    bool has_work; /* rejects another order */
+    enum flow_order order;
 };
 
 static struct part parts[PARTS];
@@ -18,6 +20,7 @@ static char
     seen[256]; /* "3+ 1+ 0! " and so on: part, and on, off or rejected; u: undone; = : kept */
 static enum queue_status status;
 static bool is_placed, is_busy;
+static int gets_until_failure; /* 0: none fails */
 
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
@@ -28,10 +31,16 @@ static void on_submit(struct queue *queue, const struct command *command,
     struct queue_reply reply = {.topics = &topic, .topic_count = 1};
     if (call->verb == QUEUE_TOPIC_PUT && part->rejects && call->place == QUEUE_PLACE_MOVED) {
         reply = (struct queue_reply){.status = QUEUE_NOT_EMPTY};
+    } else if (call->verb == QUEUE_TOPIC_PUT && part->has_work &&
+               call->settings.flow.group_order != part->order) {
+        reply = (struct queue_reply){.status = QUEUE_NOT_EMPTY};
     } else if (call->verb == QUEUE_TOPIC_PUT) {
         part->is_one = flow_is_one_shard(&call->settings.flow);
+        part->order = call->settings.flow.group_order;
+    } else if (gets_until_failure && --gets_until_failure == 0) {
+        reply = (struct queue_reply){.status = QUEUE_NO_MEMORY};
     }
-    topic.settings.flow.one_shard = part->is_one;
+    topic.settings.flow = (struct topic_flow){.one_shard = part->is_one, .group_order = part->order};
     if (call->verb == QUEUE_TOPIC_PUT) {
         const char *word = reply.status                        ? "!"
                            : call->place == QUEUE_PLACE_UNDONE ? "u"
@@ -117,6 +126,7 @@ static int begin(void **state)
     (void)state;
     memset(parts, 0, sizeof parts);
     is_placed = is_busy = false;
+    gets_until_failure = 0;
     return 0;
 }
 
@@ -127,7 +137,7 @@ CLAIM_BETWEEN(the_leading_part_moves_last_to_one_part, begin, NULL)
     assert_int_equal(status, QUEUE_OK);
     assert_string_equal(seen, "1+ 2+ 3+ 0+ ");
     assert_true(is_placed && !is_busy);
-    put((struct topic_flow){.group_order = FLOW_STRICT}); /* it is there already */
+    put((struct topic_flow){.one_shard = true, .topic.limit = 5}); /* it is there already */
     assert_string_equal(seen, "0= 1= 2= 3= ");
 }
 
@@ -158,6 +168,34 @@ CLAIM_BETWEEN(a_second_move_is_rejected_while_one_is_in_progress, begin, NULL)
     put((struct topic_flow){.one_shard = true});
     assert_int_equal(status, QUEUE_ELSEWHERE);
     assert_string_equal(seen, "");
+}
+
+/* Each call reads the topic twice before it moves it. */
+CLAIM_BETWEEN(no_part_changes_if_the_topic_cannot_be_read, begin, NULL)
+{
+    for (int get = 1; get <= 2 * PARTS; get++) {
+        gets_until_failure = get;
+        parts[3].rejects = true;
+        put((struct topic_flow){.one_shard = true});
+        assert_int_equal(status, QUEUE_NO_MEMORY);
+        assert_string_equal(seen, "");
+        assert_false(is_placed || is_busy);
+    }
+}
+
+CLAIM_BETWEEN(the_home_is_the_first_to_change_the_order, begin, NULL)
+{
+    put((struct topic_flow){.one_shard = true});
+    parts[HOME].has_work = true;
+    put((struct topic_flow){.group_order = FLOW_STRICT});
+    assert_int_equal(status, QUEUE_NOT_EMPTY);
+    assert_string_equal(seen, "2! ");
+    parts[HOME].has_work = false;
+    put((struct topic_flow){.group_order = FLOW_STRICT});
+    assert_int_equal(status, QUEUE_OK);
+    assert_string_equal(seen, "2= 0= 1= 2= 3= ");
+    for (int i = 0; i < PARTS; i++)
+        assert_int_equal(parts[i].order, FLOW_STRICT);
 }
 
 CLAIMS_MAIN(NULL, NULL)
