@@ -556,7 +556,8 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
  * The first shard leads (queue/sharded.h): settings and pauses are stored there first, and a delete
  * is marked there until its end. So its state of a topic applies to all shards. If it has no state
  * of a topic that has settings or is paused elsewhere, as in directories of older versions, the
- * first shard with such a state is used.
+ * first shard with such a state is used. A move to one shard that did not reach the first shard is
+ * completed only if no other shard has jobs of the topic.
  */
 
 static bool settle_find_topic(struct local *local, uint32_t shard, struct slice name,
@@ -571,8 +572,24 @@ static bool topic_has_content(const struct queue_topic *topic)
     return topic->paused || !topic_settings_equal(&topic->settings, &(struct topic_settings){0});
 }
 
-/* Makes one shard agree. A shard without memory or room in its log is left as it is: the next start
- * tries again. */
+/* Returns whether a shard other than the home of the topic has jobs of it. */
+static bool settle_is_spread(struct local *local, struct slice name)
+{
+    uint32_t home = handle_shard_of_job(local->handles[0], name, (struct slice){.at = ""});
+    struct queue_topic here;
+    for (uint32_t i = 0; i < local->shard_count; i++) {
+        if (i == home || !settle_find_topic(local, i, name, &here))
+            continue;
+        const struct queue_counts *counts = &here.counts;
+        if (counts->delayed || counts->retrying || counts->ready || counts->leased ||
+            counts->dead || counts->finished)
+            return true;
+    }
+    return false;
+}
+
+/* Makes one shard agree, also if it accepted jobs after its change. A shard without memory or room
+ * in its log is left as it is: the next start tries again. */
 static void settle_shard(struct local *local, uint32_t index, const struct queue_topic *lead)
 {
     struct shard *shard = local->shards[index];
@@ -587,7 +604,7 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     if (wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER) != 0)
         status = QUEUE_UNAVAILABLE;
     if (status == QUEUE_OK && !has_settings)
-        status = engine_topic_put(shard->engine, lead->name, &lead->settings);
+        status = engine_topic_put_back(shard->engine, lead->name, &lead->settings);
     if (status == QUEUE_OK || status == QUEUE_CREATED)
         /* Both times are shown with an inner clock equal to the wall clock. */
         status = lead->paused ? engine_topic_pause(shard->engine, lead->name, lead->paused_until_ms)
@@ -607,40 +624,50 @@ static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *
     log_event(LOG_INFO, "half deleted topic completed", LOG_NUMBER("jobs", reply->affected));
 }
 
-/* Makes all shards agree with the leading shard's state of a topic. */
-static void settle_topic(struct local *local, const struct queue_topic *lead)
+/* Routes all jobs of a topic to its home. Returns false if out of memory. */
+static bool settle_place(struct local *local, struct slice name)
+{
+    if (!placement_begin(local->placement, name, false))
+        return false;
+    (void)placement_set(local->placement, name, true);
+    placement_end(local->placement, name, false);
+    return true;
+}
+
+/* Makes all shards agree with the leading shard's state of a topic. Returns false if out of memory. */
+static bool settle_topic(struct local *local, const struct queue_topic *lead)
 {
     struct queue *queue = local->handles[0]->queue;
     if (lead->deleting) {
         queue_topic(queue,
                     &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = lead->name},
                     (struct queue_reply_to){.done = delete_settled});
-        return;
+        return true;
     }
     for (uint32_t i = 0; i < local->shard_count; i++)
         settle_shard(local, i, lead);
-    if (flow_is_one_shard(&lead->settings.flow)) {
-        bool begun = placement_begin(local->placement, lead->name, false);
-        (void)placement_set(local->placement, lead->name, true);
-        if (begun)
-            placement_end(local->placement, lead->name, false);
-        else
-            log_event(LOG_ERROR, "out of memory: the jobs of a topic in one shard are not found");
-    }
+    return !flow_is_one_shard(&lead->settings.flow) || settle_place(local, lead->name);
 }
 
 /* Settles all topics, after all shards have recovered and before any of their loops runs. The
- * changes are written in the first step; deletes continue from there. */
-static void settle_topics(struct local *local)
+ * changes are written in the first step; deletes continue from there. Returns false if out of memory:
+ * the jobs of a topic in one shard would not be found. */
+static bool settle_topics(struct local *local)
 {
     struct queue_topic topic, leading;
     struct engine_now now = {0};
     for (uint32_t shard = 0; local->shard_count > 1 && shard < local->shard_count; shard++)
         for (uint32_t at = 0; engine_topic_next(local->shards[shard]->engine, &at, now, &topic);) {
             bool is_led = shard > 0 && settle_find_topic(local, 0, topic.name, &leading);
-            if (!is_led && (shard == 0 || topic_has_content(&topic)))
-                settle_topic(local, &topic);
+            if (is_led || (shard > 0 && !topic_has_content(&topic)))
+                continue;
+            if (shard > 0 && flow_is_one_shard(&topic.settings.flow) &&
+                settle_is_spread(local, topic.name))
+                topic.settings = (struct topic_settings){0};
+            if (!settle_topic(local, &topic))
+                return false;
         }
+    return true;
 }
 
 /* Passes the reports of all shards on batches to the homes of these, as settle_topics. Returns false if out of memory. */
@@ -959,9 +986,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
         mark_keeper_open(local->keeper, index, recovered.epoch, recovered.sequence);
     /* The last shard to attach stores the clock, because any shard may have raised it. */
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
-    if (is_last)
-        settle_topics(local);
-    if (is_last && !settle_batches(local)) {
+    if (is_last && !(settle_topics(local) && settle_batches(local))) {
         snprintf(error, error_bytes, "out of memory");
         failed = -ENOMEM;
     }

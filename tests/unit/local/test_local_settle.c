@@ -18,6 +18,7 @@ struct world {
     struct local *local;
     struct reactor *reactors[SHARDS];
     struct queue *queue; /* of the first reactor */
+    char name[16];       /* of the topic */
     uint32_t answered;
     enum queue_status status;
     struct queue_topic topic; /* of the last answer; no slices */
@@ -90,6 +91,7 @@ static int make_world(void **state)
     struct world *world = calloc(1, sizeof *world);
     snprintf(world->dir, sizeof world->dir, "%s/tarry-settle-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
+    snprintf(world->name, sizeof world->name, "t");
     open_local(world);
     *state = world;
     return 0;
@@ -120,7 +122,7 @@ static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 static enum queue_status call(struct world *world, struct queue *queue,
                               struct queue_topic_call topic_call)
 {
-    topic_call.topic = slice_of("t");
+    topic_call.topic = slice_of(world->name);
     queue_topic(queue, &topic_call, (struct queue_reply_to){.done = on_done, .owner = world});
     pump(world, NULL, world->answered + 1);
     return world->status;
@@ -137,19 +139,23 @@ static enum queue_status call_shard(struct world *world, uint32_t shard,
     return call(world, shard_of(world, shard), topic_call);
 }
 
+static enum queue_status push_job(struct world *world, const char *id)
+{
+    struct queue_push push = {.topic = slice_of(world->name),
+                              .id = slice_of(id),
+                              .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                              .priority = QUEUE_PRIORITY_UNSET};
+    queue_push(world->queue, &push, 1, (struct queue_reply_to){.done = on_done, .owner = world});
+    pump(world, NULL, world->answered + 1);
+    return world->status;
+}
+
 static void push_jobs(struct world *world)
 {
     char id[16];
     for (int i = 0; i < JOBS; i++) {
         snprintf(id, sizeof id, "j%d", i);
-        struct queue_push push = {.topic = slice_of("t"),
-                                  .id = slice_of(id),
-                                  .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
-                                  .priority = QUEUE_PRIORITY_UNSET};
-        queue_push(world->queue, &push, 1,
-                   (struct queue_reply_to){.done = on_done, .owner = world});
-        pump(world, NULL, world->answered + 1);
-        assert_int_equal(world->status, QUEUE_CREATED);
+        assert_int_equal(push_job(world, id), QUEUE_CREATED);
     }
 }
 
@@ -274,6 +280,118 @@ static void settings_that_the_first_shard_lacks_reach_it(void **state)
     all_have(world, 7000, false);
 }
 
+/* ---- a crash in the middle of a move to one shard, or back ---- */
+
+static const struct topic_flow one_shard = {.one_shard = true},
+                               strict = {.group_order = FLOW_STRICT}, spread;
+
+static uint32_t shard_of_hash(struct world *world, const char *id)
+{
+    uint64_t seed = world->local->manifest.hash_seed;
+    return datadir_shard_of(hash_pair(slice_of(world->name), slice_of(id), seed), SHARDS);
+}
+
+/* Writes the name of a topic whose home is the shard. */
+static void name_topic(struct world *world, uint32_t home)
+{
+    for (int i = 0; !i || shard_of_hash(world, "") != home; i++)
+        snprintf(world->name, sizeof world->name, "t%d", i);
+}
+
+/* Pushes a job whose id belongs to the shard if the topic is spread; `which` distinguishes such ids. */
+static enum queue_status push_of_shard(struct world *world, uint32_t shard, char which)
+{
+    char id[16];
+    for (int i = 0;; i++) {
+        snprintf(id, sizeof id, "%c%d", which, i);
+        if (shard_of_hash(world, id) == shard)
+            return push_job(world, id);
+    }
+}
+
+static enum queue_status put_flow(struct world *world, struct queue *queue, struct topic_flow flow,
+                                  enum queue_place place)
+{
+    return call(
+        world, queue,
+        (struct queue_topic_call){
+            .verb = QUEUE_TOPIC_PUT, .settings = {.flow = flow}, .place = place});
+}
+
+static void move_in_shard(struct world *world, uint32_t shard, struct topic_flow flow)
+{
+    enum queue_status put = put_flow(world, shard_of(world, shard), flow, QUEUE_PLACE_MOVED);
+    assert_true(put == QUEUE_OK || put == QUEUE_CREATED);
+}
+
+/* Starts again. All shards then have the flow (or do not have the topic), each shard accepts jobs, and all jobs are found. */
+static void settles(struct world *world, struct topic_flow flow, const bool *has_job)
+{
+    uint64_t jobs = 0;
+    reopen(world);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        if (call_shard(world, i, verb(QUEUE_TOPIC_GET)) == QUEUE_OK)
+            assert_true(topic_flow_equal(&world->topic.settings.flow, &flow));
+    assert_int_equal(half_changed(world), 0);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        assert_int_equal(push_of_shard(world, i, 'a'), has_job[i] ? QUEUE_REPLACED : QUEUE_CREATED);
+        assert_int_equal(push_of_shard(world, i, 'b'), QUEUE_CREATED);
+        jobs += 2;
+    }
+    assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_GET)), QUEUE_OK);
+    assert_int_equal(world->topic.counts.delayed, jobs);
+    assert_true(topic_flow_equal(&world->topic.settings.flow, &flow));
+}
+
+/* The home changes first, and accepts its own jobs from then on. */
+static void a_move_from_one_shard_that_began_is_undone(void **state)
+{
+    struct world *world = *state;
+    const struct topic_flow flows[] = {one_shard, strict};
+    for (uint32_t home = 0; home < SHARDS; home++)
+        for (int i = 0; i < 2; i++) {
+            bool has_job[SHARDS] = {[0] = false};
+            name_topic(world, home);
+            put_flow(world, world->queue, flows[i], 0);
+            move_in_shard(world, home, spread);
+            assert_int_equal(push_of_shard(world, home, 'a'), QUEUE_CREATED);
+            has_job[home] = true;
+            /* If the first shard is the home, it has changed, and all others follow it. */
+            settles(world, home ? flows[i] : spread, has_job);
+            assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_DELETE)), QUEUE_OK);
+        }
+}
+
+/* The first shard changes last, and the others have jobs from before their change or, in the home, after it. */
+static void a_move_to_one_shard_that_began_is_undone(void **state)
+{
+    struct world *world = *state;
+    const struct topic_flow flows[] = {one_shard, strict};
+    for (int i = 0; i < 2; i++)
+        for (int first_has_jobs = 0; first_has_jobs < 2; first_has_jobs++) {
+            bool has_job[SHARDS] = {first_has_jobs, true, true};
+            name_topic(world, 1);
+            if (first_has_jobs)
+                assert_int_equal(push_of_shard(world, 0, 'a'), QUEUE_CREATED);
+            move_in_shard(world, 1, flows[i]);
+            assert_int_equal(push_of_shard(world, 1, 'a'), QUEUE_CREATED);
+            assert_int_equal(push_of_shard(world, 2, 'a'), QUEUE_CREATED);
+            settles(world, spread, has_job);
+            assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_DELETE)), QUEUE_OK);
+        }
+}
+
+/* The first shard does not have the topic, so it has no settings that apply to all. */
+static void a_move_of_a_new_topic_to_one_shard_is_completed_if_only_its_home_has_jobs(void **state)
+{
+    struct world *world = *state;
+    bool has_job[SHARDS] = {false, true, false};
+    name_topic(world, 1);
+    move_in_shard(world, 1, strict);
+    assert_int_equal(push_of_shard(world, 1, 'a'), QUEUE_CREATED);
+    settles(world, strict, has_job);
+}
+
 int main(void)
 {
 #define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
@@ -285,6 +403,9 @@ int main(void)
         CLAIM(a_delete_that_began_ends),
         CLAIM(an_answered_delete_leaves_nothing_to_settle),
         CLAIM(settings_that_the_first_shard_lacks_reach_it),
+        CLAIM(a_move_from_one_shard_that_began_is_undone),
+        CLAIM(a_move_to_one_shard_that_began_is_undone),
+        CLAIM(a_move_of_a_new_topic_to_one_shard_is_completed_if_only_its_home_has_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
