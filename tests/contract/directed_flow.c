@@ -1299,8 +1299,7 @@ static void the_order_changes_only_without_waiting_jobs(void **state)
         .verb = QUEUE_TOPIC_PUT, .topic = slice_of("t"), .settings = {.flow = strict}};
     assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);
     const struct queue_reply *reply = client_topic(
-        &w->client,
-        &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
+        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
     assert_int_equal(reply->topics[0].settings.flow.group_order, FLOW_FREE);
     expect_job("1");
     assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);

@@ -312,10 +312,9 @@ static enum queue_status push_of_shard(struct world *world, uint32_t shard, char
 static enum queue_status put_flow(struct world *world, struct queue *queue, struct topic_flow flow,
                                   enum queue_place place)
 {
-    return call(
-        world, queue,
-        (struct queue_topic_call){
-            .verb = QUEUE_TOPIC_PUT, .settings = {.flow = flow}, .place = place});
+    return call(world, queue,
+                (struct queue_topic_call){
+                    .verb = QUEUE_TOPIC_PUT, .settings = {.flow = flow}, .place = place});
 }
 
 static void move_in_shard(struct world *world, uint32_t shard, struct topic_flow flow)

@@ -40,7 +40,8 @@ static void on_submit(struct queue *queue, const struct command *command,
     } else if (gets_until_failure && --gets_until_failure == 0) {
         reply = (struct queue_reply){.status = QUEUE_NO_MEMORY};
     }
-    topic.settings.flow = (struct topic_flow){.one_shard = part->is_one, .group_order = part->order};
+    topic.settings.flow =
+        (struct topic_flow){.one_shard = part->is_one, .group_order = part->order};
     if (call->verb == QUEUE_TOPIC_PUT) {
         const char *word = reply.status                        ? "!"
                            : call->place == QUEUE_PLACE_UNDONE ? "u"
