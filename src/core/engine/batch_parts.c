@@ -139,6 +139,15 @@ static void home_look(struct engine *engine, uint32_t id, struct engine_now now)
     batch_let_go(engine, id);
 }
 
+/* Ends a wait later, if nothing is left to wait for: the wheel returns the waiting job when the log has room. */
+static void home_fall_due(struct engine *engine, const struct batch *batch, struct engine_now now)
+{
+    uint32_t id = engine_index_find(engine, batch->key);
+    entry_unhang(engine, id);
+    entry_at(engine, id)->due_ms = (uint64_t)(now.inner_ms + 1) & 0xffffffffffffu;
+    entry_hang(engine, id, JOB_DELAYED, now);
+}
+
 static void call_join(struct engine *engine, const struct queue_batch_call *call,
                       struct queue_result *result)
 {
@@ -161,14 +170,17 @@ static void call_join(struct engine *engine, const struct queue_batch_call *call
         result->status = QUEUE_NO_MEMORY;
 }
 
-static void call_leave(struct engine *engine, const struct queue_batch_call *call,
+static void call_leave(struct engine *engine, const struct queue_batch_call *call, bool has_room,
                        struct engine_now now)
 {
     uint32_t id = batch_find(engine, call->number);
     if (!id)
         return;
     batch_part_leave(batch_parts_of(&batch_at(engine, id)->parts, call->part), call->version);
-    home_look(engine, id, now);
+    if (!has_room && batch_is_over(engine, batch_at(engine, id)))
+        home_fall_due(engine, batch_at(engine, id), now);
+    else
+        home_look(engine, id, now);
 }
 
 static void call_lease(const struct engine *engine, const struct engine_lease *lease,
@@ -235,7 +247,7 @@ static void call_order(struct engine *engine, const struct queue_batch_call *cal
 }
 
 void engine_batch_call(struct engine *engine, const struct queue_batch_call *call,
-                       const struct engine_lease *lease, struct engine_now now,
+                       const struct engine_lease *lease, bool has_room, struct engine_now now,
                        struct queue_result *result)
 {
     result->status = QUEUE_OK;
@@ -244,7 +256,7 @@ void engine_batch_call(struct engine *engine, const struct queue_batch_call *cal
         call_join(engine, call, result);
         break;
     case QUEUE_BATCH_LEAVE:
-        call_leave(engine, call, now);
+        call_leave(engine, call, has_room, now);
         break;
     case QUEUE_BATCH_LEASE:
         call_lease(engine, lease, now, result);
@@ -279,15 +291,6 @@ bool engine_batch_heard(struct engine *engine, const struct queue_batch_call *re
     return status != QUEUE_NO_MEMORY;
 }
 
-/* A wait that ended with a push that the crash interrupted: the wheel returns the waiting job, when there is room in the log. */
-static void home_fall_due(struct engine *engine, const struct batch *batch)
-{
-    uint32_t id = engine_index_find(engine, batch->key);
-    entry_unhang(engine, id);
-    entry_at(engine, id)->due_ms = (uint64_t)(engine->recovery.inner_ms + 1) & 0xffffffffffffu;
-    entry_hang(engine, id, JOB_DELAYED, engine->recovery);
-}
-
 void engine_batches_begin(struct engine *engine)
 {
     for (uint32_t id = 1; engine->batches && id <= engine->batches->slab.top; id++) {
@@ -295,7 +298,7 @@ void engine_batches_begin(struct engine *engine)
         if (!batch->number)
             continue;
         if (batch_is_over(engine, batch))
-            home_fall_due(engine, batch);
+            home_fall_due(engine, batch, engine->recovery); /* its last push did not leave */
         batch_note(engine, id);
         batch_let_go(engine, id);
     }

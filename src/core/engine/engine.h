@@ -154,9 +154,10 @@ struct slice engine_push_batches(struct engine *engine, const struct queue_push 
                                  char room[JOB_BATCH_BYTES_MAX]);
 /* ---- batches over several shards (queue/batch_parts.h): batch_parts.c ---- */
 
-/* Carries out a call about a batch. A lease is `lease`; NULL: it is not of this shard. Sets status, batch and depth. */
+/* Carries out a call about a batch. A lease is `lease`; NULL: it is not of this shard. Sets status, batch and depth. `has_room`: the
+ * log has room for two changes. Only reports and orders need it: a leave without room lets engine_advance end the wait. */
 void engine_batch_call(struct engine *engine, const struct queue_batch_call *call,
-                       const struct engine_lease *lease, struct engine_now now,
+                       const struct engine_lease *lease, bool has_room, struct engine_now now,
                        struct queue_result *result);
 /* Takes the next report or order that this shard has to send, and its destination. It may be sent when the records appended so far are
  * durable. Returns false after the last. */

@@ -576,6 +576,8 @@ struct sharded *sharded_new(const struct sharded_options *options)
 
 void sharded_free(struct sharded *sharded)
 {
+    if (sharded)
+        sharded_forget_leaves(sharded);
     free(sharded);
 }
 

@@ -62,12 +62,17 @@ struct sharded_options {
     void (*place_end)(void *ctx, struct slice topic, bool deletes);
     /* Sends a reply that comes from no part (out of memory, a rejection), later, not inside this call. */
     void (*refuse)(void *ctx, enum queue_status status, struct queue_reply_to reply_to);
+    /* Calls sharded_repeat a little later, not inside this call. Only with joins_batches. */
+    void (*repeat)(void *ctx);
     void *ctx;
 };
 
 /* Creates a sharded queue. NULL: out of memory. */
 struct sharded *sharded_new(const struct sharded_options *options);
 void sharded_free(struct sharded *sharded);
+
+/* Sends the leaves again that no part has confirmed (queue/batch_parts.h). */
+void sharded_repeat(struct sharded *sharded);
 
 /* Returns whether no call that involves the sharded queue is in progress. */
 bool sharded_is_idle(const struct sharded *sharded);

@@ -1,6 +1,7 @@
 /*
  * Pushes of members to a sharded queue (queue/batch_parts.h): each asks the part of its waiting job whether it may join, is pushed to its
- * own part, and leaves.
+ * own part, and leaves. The memory of its calls about batches is reserved first, so a push that has joined leaves, even if there is no
+ * memory then.
  */
 #include "queue/batch_parts.h"
 #include "queue/copy.h"
@@ -9,30 +10,178 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* The leaves of a call. A leave that a part rejects is sent again, until the part has confirmed it. */
+struct leaving {
+    struct sharded *sharded;
+    struct leaving *next;            /* of sharded->leaving */
+    size_t under_way;                /* calls to parts, and the call with the pushes */
+    size_t count;                    /* leaves, */
+    bool *is_confirmed;              /* whether each was confirmed, */
+    uint32_t *parts;                 /* the part that each is sent to, */
+    struct queue_batch_call calls[]; /* and the leaves themselves */
+};
+
+/* An item of a call. */
+struct joining_item {
+    bool asks;   /* the current step sends a call, */
+    uint32_t to; /* to this part, */
+    struct queue_batch_call call;
+    struct queue_result answer; /* with this answer */
+    struct queue_batch batch;
+    bool has_joined; /* its push is under way, */
+    uint32_t part;   /* and will be stored in this part */
+};
+
 /* A call with pushes of members. It is carried out in pieces, so that a member may follow its waiting job in one call. */
 struct joining {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
     struct command *command; /* a copy */
     size_t from, until;      /* items of the piece */
-    size_t *asked;           /* items that the current step asks about */
-    size_t asked_count;
-    struct queue_batch *batches; /* of each item */
-    struct queue_batch_call *calls;
-    bool *joined;    /* items that are under way, */
-    uint32_t *parts; /* and the part with which they joined */
+    struct joining_item *items;
+    size_t left;                               /* parts that have not answered the current step */
+    void (*answered)(struct joining *joining); /* the next step */
+    struct queue_batch_call *calls; /* of the current step, those of each part together, */
+    size_t *asked;                  /* and their items */
+    struct leaving *leaving;
     struct queue_result *results;
 };
+
+/* The calls to one part, as the tag of their reply. */
+static uint64_t tag_of(size_t from, size_t count)
+{
+    return (uint64_t)from << 32 | count;
+}
+
+/* Returns the result of the i-th call, or one with the reason why there is none. */
+static struct queue_result call_result(const struct queue_reply *reply, size_t i)
+{
+    if (i < reply->result_count)
+        return reply->results[i];
+    return (struct queue_result){.status = reply->status ? reply->status : QUEUE_NO_MEMORY};
+}
+
+static uint32_t part_of_call(const struct sharded *sharded, const struct queue_batch_call *call)
+{
+    const struct command command = {.kind = COMMAND_BATCH, .count = 1, .batches = call};
+    return sharded_part_of_item(sharded, &command, 0);
+}
+
+/* ---- leave ---- */
+
+static void leaving_free(struct leaving *leaving)
+{
+    leaving->sharded->under_way--;
+    free(leaving->is_confirmed);
+    free(leaving->parts);
+    free(leaving);
+}
+
+/* Creates room for `count` leaves. Returns NULL if out of memory. */
+static struct leaving *leaving_new(struct sharded *sharded, size_t count)
+{
+    struct leaving *leaving = calloc(1, sizeof *leaving + count * sizeof leaving->calls[0]);
+    if (!leaving)
+        return NULL;
+    *leaving = (struct leaving){.sharded = sharded,
+                                .under_way = 1,
+                                .is_confirmed = calloc(count, sizeof *leaving->is_confirmed),
+                                .parts = calloc(count, sizeof *leaving->parts)};
+    sharded->under_way++;
+    if (leaving->is_confirmed && leaving->parts)
+        return leaving;
+    leaving_free(leaving);
+    return NULL;
+}
+
+/* Ends one call. After the last, waits to send again what was not confirmed. */
+static void leaving_over(struct leaving *leaving)
+{
+    struct sharded *sharded = leaving->sharded;
+    size_t lost = 0;
+    if (--leaving->under_way)
+        return;
+    for (size_t i = 0; i < leaving->count; i++) {
+        if (leaving->is_confirmed[i])
+            continue;
+        leaving->calls[lost] = leaving->calls[i];
+        leaving->parts[lost++] = leaving->parts[i];
+    }
+    if (!lost) {
+        leaving_free(leaving);
+        return;
+    }
+    leaving->count = lost;
+    leaving->next = sharded->leaving;
+    sharded->leaving = leaving;
+    sharded->options.repeat(sharded->options.ctx);
+}
+
+/* Notes what a part has confirmed. A part that has failed or stops has ended its joins. */
+static void part_left(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct leaving *leaving = owner;
+    size_t from = (size_t)(tag >> 32), count = tag & UINT32_MAX;
+    for (size_t i = 0; i < count; i++) {
+        enum queue_status status = call_result(reply, i).status;
+        leaving->is_confirmed[from + i] =
+            status == QUEUE_OK || status == QUEUE_STOPPING || status == QUEUE_UNAVAILABLE;
+    }
+    leaving_over(leaving);
+}
+
+/* Sends the leaves from the given one on. Those of one part follow each other. */
+static void leaving_send(struct leaving *leaving, size_t from)
+{
+    size_t count;
+    for (; from < leaving->count; from += count) {
+        for (count = 1;
+             from + count < leaving->count && leaving->parts[from + count] == leaving->parts[from];)
+            count++;
+        const struct command command = {
+            .kind = COMMAND_BATCH, .count = count, .batches = &leaving->calls[from]};
+        for (size_t i = 0; i < count; i++)
+            leaving->is_confirmed[from + i] = false;
+        leaving->under_way++;
+        sharded_send(leaving->sharded, leaving->parts[from], &command,
+                     (struct queue_reply_to){
+                         .done = part_left, .owner = leaving, .tag = tag_of(from, count)});
+    }
+}
+
+void sharded_repeat(struct sharded *sharded)
+{
+    struct leaving *leaving = sharded->leaving;
+    sharded->leaving = NULL;
+    while (leaving) {
+        struct leaving *next = leaving->next;
+        leaving->under_way = 1;
+        leaving_send(leaving, 0);
+        leaving_over(leaving);
+        leaving = next;
+    }
+}
+
+void sharded_forget_leaves(struct sharded *sharded)
+{
+    while (sharded->leaving) {
+        struct leaving *first = sharded->leaving;
+        sharded->leaving = first->next;
+        leaving_free(first);
+    }
+}
+
+/* ---- a call ---- */
 
 static void joining_free(struct joining *joining)
 {
     joining->sharded->under_way--;
+    if (joining->leaving)
+        leaving_over(joining->leaving);
     free(joining->command);
-    free(joining->asked);
-    free(joining->batches);
+    free(joining->items);
     free(joining->calls);
-    free(joining->joined);
-    free(joining->parts);
+    free(joining->asked);
     free(joining->results);
     free(joining);
 }
@@ -65,31 +214,68 @@ static bool follows_its_waiting_job(const struct joining *joining, size_t item)
 
 static void piece_begin(struct joining *joining);
 
-/* Sends the calls of the current step to their parts. */
-static void calls_send(struct joining *joining, queue_done *done)
+/* ---- a step: the calls of several items ---- */
+
+static void step_over(struct joining *joining)
 {
-    const struct command command = {
-        .kind = COMMAND_BATCH, .count = joining->asked_count, .batches = joining->calls};
-    sharded_items(joining->sharded, &command,
-                  (struct queue_reply_to){.done = done, .owner = joining});
+    if (--joining->left == 0)
+        joining->answered(joining);
 }
 
-/* Returns the result of the i-th call, or one with the reason why there is none. */
-static struct queue_result call_result(const struct queue_reply *reply, size_t i)
+static void part_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    if (i < reply->result_count)
-        return reply->results[i];
-    return (struct queue_result){.status = reply->status ? reply->status : QUEUE_NO_MEMORY};
+    struct joining *joining = owner;
+    size_t from = (size_t)(tag >> 32), count = tag & UINT32_MAX;
+    for (size_t i = 0; i < count; i++)
+        joining->items[joining->asked[from + i]].answer = call_result(reply, i);
+    step_over(joining);
 }
 
-/* ---- leave ---- */
-
-static void piece_left(void *owner, uint64_t tag, const struct queue_reply *reply)
+/* Sends the calls of the items that ask to their parts. `answered` follows after the last answer. */
+static void step_send(struct joining *joining, void (*answered)(struct joining *joining))
 {
-    struct sharded *sharded = owner;
-    (void)tag;
-    (void)reply;
-    sharded->under_way--;
+    struct sharded *sharded = joining->sharded;
+    size_t count = 0;
+    joining->left = 1;
+    joining->answered = answered;
+    for (size_t i = joining->from; i < joining->until; i++)
+        if (joining->items[i].asks)
+            joining->items[i].to = part_of_call(sharded, &joining->items[i].call);
+    for (uint32_t part = 0; part < sharded->part_count; part++) {
+        size_t from = count;
+        for (size_t i = joining->from; i < joining->until; i++) {
+            const struct joining_item *item = &joining->items[i];
+            if (!item->asks || item->to != part)
+                continue;
+            joining->calls[count] = item->call;
+            joining->asked[count++] = i;
+        }
+        const struct command command = {
+            .kind = COMMAND_BATCH, .count = count - from, .batches = &joining->calls[from]};
+        if (!command.count)
+            continue;
+        joining->left++;
+        sharded_send(sharded, part, &command,
+                     (struct queue_reply_to){.done = part_answered,
+                                             .owner = joining,
+                                             .tag = tag_of(from, command.count)});
+    }
+    step_over(joining);
+}
+
+/* ---- push, and leave ---- */
+
+/* Returns whether pushes that ended with QUEUE_UNAVAILABLE may have been stored: a part has failed. Else a record could not be read, or
+ * there was no log file, and nothing was stored. */
+static bool has_unknown(const struct joining *joining)
+{
+    struct queue_info info;
+    for (size_t i = joining->from; i < joining->until; i++)
+        if (joining->items[i].has_joined && joining->results[i].status == QUEUE_UNAVAILABLE) {
+            queue_info(&joining->sharded->queue, &info);
+            return !info.healthy;
+        }
+    return false;
 }
 
 /* Sends the ends of the pushes, ahead of the reply to the caller, and waits for no answer. If it is not known whether a push was stored,
@@ -97,25 +283,27 @@ static void piece_left(void *owner, uint64_t tag, const struct queue_reply *repl
 static void piece_leave(struct joining *joining)
 {
     struct sharded *sharded = joining->sharded;
-    size_t count = 0;
-    for (size_t i = joining->from; i < joining->until; i++) {
-        const struct queue_push *push = push_at(joining, i);
-        if (!joining->joined[i] || joining->results[i].status == QUEUE_UNAVAILABLE)
-            continue;
-        /* If its topic has moved since, the version is that of another part, whose report is ahead of this call. */
-        bool is_there = sharded_part_of_job(sharded, push->topic, push->id) == joining->parts[i];
-        joining->calls[count++] =
-            (struct queue_batch_call){.verb = QUEUE_BATCH_LEAVE,
-                                      .part = joining->parts[i],
-                                      .number = joining->batches[i].number,
-                                      .version = is_there ? joining->results[i].version : 0};
-    }
-    if (!count)
-        return;
-    const struct command command = {
-        .kind = COMMAND_BATCH, .count = count, .batches = joining->calls};
-    sharded->under_way++;
-    sharded_items(sharded, &command, (struct queue_reply_to){.done = piece_left, .owner = sharded});
+    struct leaving *leaving = joining->leaving;
+    size_t from = leaving->count;
+    bool is_unknown = has_unknown(joining);
+    for (uint32_t part = 0; part < sharded->part_count; part++)
+        for (size_t i = joining->from; i < joining->until; i++) {
+            const struct queue_push *push = push_at(joining, i);
+            struct joining_item *item = &joining->items[i];
+            struct queue_batch_call leave = {
+                .verb = QUEUE_BATCH_LEAVE, .part = item->part, .number = item->batch.number};
+            if (!item->has_joined || part_of_call(sharded, &leave) != part)
+                continue;
+            item->has_joined = false;
+            if (is_unknown && joining->results[i].status == QUEUE_UNAVAILABLE)
+                continue;
+            /* If its topic has moved since, the version is that of another part, whose report is ahead of this call. */
+            if (sharded_part_of_job(sharded, push->topic, push->id) == item->part)
+                leave.version = joining->results[i].version;
+            leaving->parts[leaving->count] = part;
+            leaving->calls[leaving->count++] = leave;
+        }
+    leaving_send(leaving, from);
 }
 
 static void piece_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -139,8 +327,6 @@ static void piece_pushed(void *owner, uint64_t tag, const struct queue_reply *re
     joining_free(joining);
 }
 
-/* ---- push ---- */
-
 static void piece_push(struct joining *joining)
 {
     struct command piece = *joining->command;
@@ -154,52 +340,45 @@ static void piece_push(struct joining *joining)
 
 /* ---- join ---- */
 
-static void piece_joined(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void piece_joined(struct joining *joining)
 {
-    struct joining *joining = owner;
-    (void)tag;
-    for (size_t i = 0; i < joining->asked_count; i++) {
-        struct queue_result result = call_result(reply, i);
-        struct queue_batch *batch = &joining->batches[joining->asked[i]];
-        batch->number = result.batch;
-        batch->depth = result.depth;
-        batch->dead_member = result.on_dead;
-        batch->joined = result.status;
-        joining->joined[joining->asked[i]] = result.status == QUEUE_OK;
+    for (size_t i = joining->from; i < joining->until; i++) {
+        struct joining_item *item = &joining->items[i];
+        if (!item->asks)
+            continue;
+        item->batch.number = item->answer.batch;
+        item->batch.depth = item->answer.depth;
+        item->batch.dead_member = item->answer.on_dead;
+        item->batch.joined = item->answer.status;
+        item->has_joined = item->answer.status == QUEUE_OK;
     }
     piece_push(joining);
 }
 
 static void piece_join(struct joining *joining)
 {
-    joining->asked_count = 0;
     for (size_t i = joining->from; i < joining->until; i++) {
         const struct queue_push *push = push_at(joining, i);
-        if (!is_member(joining, i))
+        struct joining_item *item = &joining->items[i];
+        if (!(item->asks = is_member(joining, i)))
             continue;
-        joining->parts[i] = sharded_part_of_job(joining->sharded, push->topic, push->id);
-        joining->calls[joining->asked_count] =
-            (struct queue_batch_call){.verb = QUEUE_BATCH_JOIN,
-                                      .part = joining->parts[i],
-                                      .topic = push->batch->topic,
-                                      .id = push->batch->id,
-                                      .number = joining->batches[i].number};
-        joining->asked[joining->asked_count++] = i;
+        item->part = sharded_part_of_job(joining->sharded, push->topic, push->id);
+        item->call = (struct queue_batch_call){.verb = QUEUE_BATCH_JOIN,
+                                               .part = item->part,
+                                               .topic = push->batch->topic,
+                                               .id = push->batch->id,
+                                               .number = item->batch.number};
     }
-    if (joining->asked_count)
-        calls_send(joining, piece_joined);
-    else
-        piece_push(joining);
+    step_send(joining, piece_joined);
 }
 
 /* ---- the leases of parents ---- */
 
-static void parents_found(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void parents_found(struct joining *joining)
 {
-    struct joining *joining = owner;
-    (void)tag;
-    for (size_t i = 0; i < joining->asked_count; i++)
-        joining->batches[joining->asked[i]].number = call_result(reply, i).batch;
+    for (size_t i = joining->from; i < joining->until; i++)
+        if (joining->items[i].asks)
+            joining->items[i].batch.number = joining->items[i].answer.batch;
     piece_join(joining);
 }
 
@@ -210,26 +389,22 @@ static void piece_begin(struct joining *joining)
         joining->until++;
     while (joining->until < joining->command->count &&
            !follows_its_waiting_job(joining, joining->until));
-    joining->asked_count = 0;
     for (size_t i = joining->from; i < joining->until; i++) {
-        if (!is_member(joining, i) || !push_at(joining, i)->batch->parent.len)
-            continue;
-        joining->calls[joining->asked_count] = (struct queue_batch_call){
-            .verb = QUEUE_BATCH_LEASE, .lease = push_at(joining, i)->batch->parent};
-        joining->asked[joining->asked_count++] = i;
+        struct joining_item *item = &joining->items[i];
+        item->asks = is_member(joining, i) && push_at(joining, i)->batch->parent.len;
+        if (item->asks)
+            item->call = (struct queue_batch_call){.verb = QUEUE_BATCH_LEASE,
+                                                   .lease = push_at(joining, i)->batch->parent};
     }
-    if (joining->asked_count)
-        calls_send(joining, parents_found);
-    else
-        piece_join(joining);
+    step_send(joining, parents_found);
 }
 
 /* ---- any push ---- */
 
 static bool has_memory(const struct joining *joining)
 {
-    return joining->command && joining->asked && joining->batches && joining->calls &&
-           joining->joined && joining->parts && joining->results;
+    return joining->command && joining->items && joining->calls && joining->asked &&
+           joining->leaving && joining->results;
 }
 
 bool sharded_has_members(const struct command *command)
@@ -253,11 +428,10 @@ void sharded_push_members(struct sharded *sharded, const struct command *command
     *joining = (struct joining){.sharded = sharded,
                                 .reply_to = reply_to,
                                 .command = copy_command(command),
-                                .asked = calloc(command->count, sizeof *joining->asked),
-                                .batches = calloc(command->count, sizeof *joining->batches),
+                                .items = calloc(command->count, sizeof *joining->items),
                                 .calls = calloc(command->count, sizeof *joining->calls),
-                                .joined = calloc(command->count, sizeof *joining->joined),
-                                .parts = calloc(command->count, sizeof *joining->parts),
+                                .asked = calloc(command->count, sizeof *joining->asked),
+                                .leaving = leaving_new(sharded, command->count),
                                 .results = calloc(command->count, sizeof *joining->results)};
     if (!has_memory(joining)) {
         sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
@@ -268,9 +442,9 @@ void sharded_push_members(struct sharded *sharded, const struct command *command
     for (size_t i = 0; i < command->count; i++) {
         if (!pushes[i].batch)
             continue;
-        joining->batches[i] = *pushes[i].batch;
-        joining->batches[i].number = 0;
-        pushes[i].batch = &joining->batches[i];
+        joining->items[i].batch = *pushes[i].batch;
+        joining->items[i].batch.number = 0;
+        pushes[i].batch = &joining->items[i].batch;
     }
     piece_begin(joining);
 }

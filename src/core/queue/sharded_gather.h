@@ -17,8 +17,9 @@ struct sharded {
     struct sharded_options options;
     struct sharded_part parts[SHARDED_PARTS_MAX];
     uint32_t part_count;
-    size_t under_way;   /* calls in progress that need this object */
-    uint32_t take_from; /* first part of the next take; moves on, and to new ready jobs */
+    size_t under_way;        /* calls in progress that need this object */
+    struct leaving *leaving; /* leaves to be sent again */
+    uint32_t take_from;      /* first part of the next take; moves on, and to new ready jobs */
 };
 
 /* ---- one part ---- */
@@ -61,6 +62,10 @@ void sharded_gather_refuse(struct sharded_gather *gather, enum queue_status stat
 
 /* ---- sharded_items.c ---- */
 
+/* Returns the part of the i-th item of a command. */
+uint32_t sharded_part_of_item(const struct sharded *sharded, const struct command *command,
+                              size_t i);
+
 /* Sends each item to its part and joins the results in the order of the items. */
 void sharded_items(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to);
@@ -71,6 +76,8 @@ void sharded_items(struct sharded *sharded, const struct command *command,
 bool sharded_has_members(const struct command *command);
 void sharded_push_members(struct sharded *sharded, const struct command *command,
                           struct queue_reply_to reply_to);
+/* Forgets the leaves that were to be sent again. */
+void sharded_forget_leaves(struct sharded *sharded);
 
 /* ---- sharded_topic.c ---- */
 

@@ -35,7 +35,8 @@ static uint32_t part_of_batch(const struct sharded *sharded, const struct queue_
                                           : (uint32_t)(call->number >> QUEUE_BATCH_HOME_SHIFT) - 1;
 }
 
-static uint32_t part_of_item(const struct sharded *sharded, const struct command *command, size_t i)
+uint32_t sharded_part_of_item(const struct sharded *sharded, const struct command *command,
+                              size_t i)
 {
     const struct sharded_options *options = &sharded->options;
     uint32_t part;
@@ -82,7 +83,7 @@ static void split_items(struct sharded_gather *gather, const struct command *com
     bool asked[SHARDED_PARTS_MAX] = {false};
     gather->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
-        uint32_t part = part_of_item(gather->sharded, command, i);
+        uint32_t part = sharded_part_of_item(gather->sharded, command, i);
         gather->part_of[i] = (uint8_t)part;
         gather->left += !asked[part];
         asked[part] = true;
@@ -93,7 +94,8 @@ void sharded_items(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to)
 {
     if (command->count <= 1) {
-        uint32_t part = command->count ? part_of_item(sharded, command, 0) : sharded->options.home;
+        uint32_t part =
+            command->count ? sharded_part_of_item(sharded, command, 0) : sharded->options.home;
         sharded_send(sharded, part, command, reply_to);
         return;
     }

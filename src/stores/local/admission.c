@@ -80,6 +80,12 @@ static size_t push_bytes(const struct command *command)
     return bytes;
 }
 
+/* Returns whether the command only ends pushes of members, which is not stored. */
+static bool ends_pushes(const struct command *command)
+{
+    return command->kind == COMMAND_BATCH && command->batches[0].verb == QUEUE_BATCH_LEAVE;
+}
+
 /* Returns QUEUE_OK, or the reason for refusing the command: its own status or the state of the
  * shard. */
 static enum queue_status command_refusal(const struct shard *shard, const struct command *command)
@@ -88,7 +94,8 @@ static enum queue_status command_refusal(const struct shard *shard, const struct
         return command->status;
     if (shard->broken)
         return QUEUE_UNAVAILABLE;
-    return shard->moved && command_acts(command) ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
+    return shard->moved && command_acts(command) && !ends_pushes(command) ? QUEUE_DIRECTORY_MOVED
+                                                                          : QUEUE_OK;
 }
 
 /*

@@ -214,12 +214,17 @@ static int run_change(struct shard *shard, const struct command *command,
 static int run_batch(struct shard *shard, const struct command *command,
                      struct queue_reply_to reply_to)
 {
-    enum queue_status status;
-    bool only_reads = true;
+    enum queue_status status = QUEUE_OK;
+    bool needs_room = false;
+    for (size_t i = 0; i < command->count; i++)
+        needs_room |= command->batches[i].verb == QUEUE_BATCH_REPORT ||
+                      command->batches[i].verb == QUEUE_BATCH_ORDER;
     /* A call may record a batch, its waiting job, and a stop. */
-    if (shard_ask_room(shard, command->count * 2 * engine_room_change(shard->engine),
-                       WAL_FOR_ANSWER, &status) == -EAGAIN)
+    bool is_full = shard_ask_room(shard, command->count * 2 * engine_room_change(shard->engine),
+                                  WAL_FOR_ANSWER, &status) == -EAGAIN;
+    if (is_full && needs_room)
         return -EAGAIN;
+    bool has_room = !is_full && status == QUEUE_OK;
     struct completion *completion = completion_new(shard, command->count, 0, reply_to);
     if (!completion)
         return out_of_memory(shard, reply_to);
@@ -232,16 +237,16 @@ static int run_batch(struct shard *shard, const struct command *command,
         bool has_lease = call->verb == QUEUE_BATCH_LEASE &&
                          lease_parse(call->lease, &shard->options.lease_key, &lease, &number) &&
                          number == shard->options.index;
-        only_reads &= call->verb == QUEUE_BATCH_JOIN || call->verb == QUEUE_BATCH_LEASE;
-        if (status != QUEUE_OK)
+        if (needs_room && !has_room)
             results[i].status = status;
         else
-            engine_batch_call(shard->engine, call, has_lease ? &lease : NULL, now, &results[i]);
+            engine_batch_call(shard->engine, call, has_lease ? &lease : NULL, has_room, now,
+                              &results[i]);
     }
-    if (only_reads)
-        completion_soon(shard, completion);
-    else
+    if (needs_room)
         completion_when_durable(shard, completion);
+    else /* joins and leaves are in memory only, so the log cannot reject them later */
+        completion_soon(shard, completion);
     return 0;
 }
 

@@ -41,6 +41,7 @@ struct handle {
     uint32_t index; /* of the reactor and of its own shard */
     struct part parts[DATADIR_SHARDS_MAX];
     struct sharded *sharded; /* NULL: there is only one shard */
+    struct deadline *repeat; /* of its leaves (queue/batch_parts.h) */
     struct queue *queue;     /* of all shards */
 };
 

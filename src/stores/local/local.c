@@ -53,6 +53,10 @@ struct forwarded_call {
     struct queue_reply_to reply_to;
     struct queue_reply *reply;
     struct forwarded_end *ends; /* of its pushes */
+    /* The reply to a call about a batch, whose results have no texts. So no join is lost for lack of memory. */
+    struct queue_reply own_reply;
+    size_t result_room; /* 0: another call */
+    struct queue_result results[];
 };
 
 static void forwarded_end_back(struct letter *letter)
@@ -130,8 +134,21 @@ static void forwarded_call_back(struct letter *letter)
     static const struct queue_reply no_memory = {.status = QUEUE_NO_MEMORY};
     call->reply_to.done(call->reply_to.owner, call->reply_to.tag,
                         call->reply ? call->reply : &no_memory);
-    free(call->reply);
+    if (call->reply != &call->own_reply)
+        free(call->reply);
     free(call);
+}
+
+/* Keeps the reply to a call about a batch, which has at most `count` results. */
+static struct queue_reply *keep_own_reply(struct forwarded_call *call,
+                                          const struct queue_reply *reply, size_t count)
+{
+    assert(reply->result_count <= count);
+    for (size_t i = 0; i < reply->result_count; i++)
+        call->results[i] = reply->results[i];
+    call->own_reply = (struct queue_reply){
+        .status = reply->status, .results = call->results, .result_count = reply->result_count};
+    return &call->own_reply;
 }
 
 static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -139,7 +156,8 @@ static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_re
     struct forwarded_call *call = owner;
     (void)tag;
     struct forwarded_end *ends = call->ends;
-    call->reply = copy_reply(reply);
+    call->reply =
+        call->result_room ? keep_own_reply(call, reply, call->result_room) : copy_reply(reply);
     call->letter.run = forwarded_call_back;
     reactor_post(call->handle->reactor, &call->letter); /* frees the call */
     forwarded_ends_settle(ends, reply);
@@ -196,7 +214,9 @@ static void route_submit(struct queue *queue, const struct command *command,
         shard_submit(local->shards[shard], command, reply_to);
         return;
     }
-    struct forwarded_call *call = calloc(1, sizeof *call);
+    size_t result_room = command->kind == COMMAND_BATCH ? command->count : 0;
+    struct forwarded_call *call =
+        calloc(1, sizeof *call + result_room * sizeof(struct queue_result));
     struct command *copy = copy_command(command);
     struct forwarded_end *ends = NULL;
     if (!call || !copy || !forwarded_ends_new(handle, copy, &ends)) {
@@ -212,7 +232,8 @@ static void route_submit(struct queue *queue, const struct command *command,
                                     .placement = placement_version(local->placement),
                                     .command = copy,
                                     .reply_to = reply_to,
-                                    .ends = ends};
+                                    .ends = ends,
+                                    .result_room = result_room};
     reactor_post(local->handles[shard]->reactor, &call->letter);
 }
 
@@ -481,6 +502,17 @@ static int64_t handle_skew_ms(void *ctx)
     return clock_skew_ms_of(((struct handle *)ctx)->local->options.clock);
 }
 
+static void handle_repeat(void *ctx)
+{
+    enum { REPEAT_MS = 50 };
+    deadline_set(((struct handle *)ctx)->repeat, clock_inner_ms() + REPEAT_MS);
+}
+
+static void on_repeat(void *ctx)
+{
+    sharded_repeat(((struct handle *)ctx)->sharded);
+}
+
 static struct sharded *handle_make_sharded(struct handle *handle)
 {
     struct queue *parts[DATADIR_SHARDS_MAX];
@@ -499,6 +531,7 @@ static struct sharded *handle_make_sharded(struct handle *handle)
                                                  .place = handle_place,
                                                  .place_end = handle_place_end,
                                                  .refuse = handle_refuse,
+                                                 .repeat = handle_repeat,
                                                  .ctx = handle});
 }
 
@@ -509,6 +542,7 @@ static void handle_free(struct handle *handle)
     if (handle->queue)
         queue_door_free(handle->queue->door);
     sharded_free(handle->sharded);
+    deadline_free(handle->repeat);
     free(handle);
 }
 
@@ -535,7 +569,8 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
     }
     handle->queue = &handle->parts[0].queue;
     if (local->shard_count > 1) {
-        handle->sharded = handle_make_sharded(handle);
+        handle->repeat = deadline_new(reactor, on_repeat, handle);
+        handle->sharded = handle->repeat ? handle_make_sharded(handle) : NULL;
         handle->queue = handle->sharded ? sharded_queue(handle->sharded) : NULL;
     }
     if (handle->queue)

@@ -30,7 +30,9 @@ struct world {
     uint32_t answered;
     enum queue_status status; /* the last answer's, or that of its last item */
     size_t jobs, job_bytes;
-    int64_t due_ms; /* of the last answer's first job */
+    int64_t due_ms;      /* of the last answer's first job */
+    uint32_t file_bytes; /* 0: FILE_BYTES, or the default for large bodies */
+    uint64_t batch;      /* of the last answer's first item */
     bool paused, has_failed, has_stopped;
     char *body;
 };
@@ -46,8 +48,10 @@ static void open_local(struct world *world, uint64_t body_bytes_max)
     uint32_t shards;
     struct local_options options = {.data_dir = world->dir,
                                     .sync = WAL_SYNC_NEVER,
-                                    .wal_file_bytes =
-                                        body_bytes_max > FILE_BYTES / 4 ? 0 : FILE_BYTES,
+                                    .wal_file_bytes = world->file_bytes ? world->file_bytes
+                                                      : body_bytes_max > FILE_BYTES / 4
+                                                          ? 0
+                                                          : FILE_BYTES,
                                     .body_bytes_max = body_bytes_max,
                                     .topics_max = 100000,
                                     .clock = world->clock,
@@ -120,6 +124,7 @@ static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)tag;
     world->status =
         reply->result_count ? reply->results[reply->result_count - 1].status : reply->status;
+    world->batch = reply->result_count ? reply->results[0].batch : 0;
     world->jobs = reply->job_count;
     world->job_bytes = 0;
     world->due_ms = reply->job_count ? reply->jobs[0].job.due_ms : 0;
@@ -224,12 +229,13 @@ int fsync(int fd)
 static void wait_for_upkeep(struct world *world)
 {
     struct queue_info info = {0};
-    for (int i = 0; i < TIMEOUT_MS && info.bytes_on_disk < 2 * FILE_BYTES; i++) {
+    uint64_t file_bytes = world->file_bytes ? world->file_bytes : FILE_BYTES;
+    for (int i = 0; i < TIMEOUT_MS && info.bytes_on_disk < 2 * file_bytes; i++) {
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
         queue_info(world->queue, &info);
         usleep(1000);
     }
-    assert_int_equal(info.bytes_on_disk, 2 * FILE_BYTES);
+    assert_int_equal(info.bytes_on_disk, 2 * file_bytes);
 }
 
 /* Leaves the process `spare` descriptors. Returns the limit to set again. */
@@ -328,6 +334,67 @@ CLAIM_BETWEEN(a_purge_without_room_is_refused_until_there_is_some, make_world, r
          i < 1000 && (status = call_topic(world, QUEUE_TOPIC_PURGE, "t")) == QUEUE_UNAVAILABLE; i++)
         usleep(10000);
     assert_int_equal(status, QUEUE_OK); /* by itself */
+    close_local(world);
+}
+
+static enum queue_status call_batch(struct world *world, const struct queue_batch_call *call)
+{
+    const struct command command = {.kind = COMMAND_BATCH, .count = 1, .batches = call};
+    world->queue->ops->submit(world->queue, &command, to(world));
+    return wait_for_answer(world);
+}
+
+static size_t take_waiting(struct world *world)
+{
+    const struct slice topic = slice_of("batches");
+    const struct queue_take take = {
+        .topics = &topic, .topic_count = 1, .max = 1, .lease_ms = 1000000};
+    queue_take(world->queue, &take, to(world));
+    (void)wait_for_answer(world);
+    return world->jobs;
+}
+
+/* As above. The push of a member leaves meanwhile, and the wait ends when there is room. */
+CLAIM_BETWEEN(a_leave_needs_no_room, make_world, remove_world)
+{
+    struct world *world = *state;
+    const struct queue_batch batch = {.waits = true};
+    const struct queue_push waiting = {.topic = slice_of("batches"),
+                                       .id = slice_of("last"),
+                                       .when = {.due = QUEUE_DUE_NOW},
+                                       .batch = &batch,
+                                       .priority = QUEUE_PRIORITY_UNSET};
+    const struct queue_change close = {.verb = QUEUE_CLOSE,
+                                       .topic = waiting.topic,
+                                       .id = waiting.id,
+                                       .priority = QUEUE_PRIORITY_UNSET};
+    struct queue_batch_call call = {
+        .verb = QUEUE_BATCH_JOIN, .part = 1, .topic = waiting.topic, .id = waiting.id};
+
+    world->file_bytes = 4 * FILE_BYTES; /* as small as a server allows */
+    open_local(world, BODY_BYTES_MAX);
+    queue_push(world->queue, &waiting, 1, to(world));
+    assert_int_equal(wait_for_answer(world), QUEUE_CREATED);
+    assert_int_equal(call_batch(world, &call), QUEUE_OK);
+    call.verb = QUEUE_BATCH_LEAVE;
+    call.number = world->batch;
+    queue_change(world->queue, &close, 1, to(world));
+    assert_int_equal(wait_for_answer(world), QUEUE_OK);
+    assert_int_equal(push(world, "t", "first", 1000000, 10), QUEUE_CREATED);
+    wait_for_upkeep(world);
+    struct rlimit before = take_descriptors(0);
+    log_open(NULL, LOG_ERROR + 1, false);
+    assert_int_equal(push_until_refused(world, BODY_BYTES_MAX / 4), QUEUE_UNAVAILABLE);
+    for (size_t times = 100; times; times /= 2)
+        while (change(world, QUEUE_RESCHEDULE, "first", times) == QUEUE_OK)
+            ;
+    assert_int_equal(call_batch(world, &call), QUEUE_OK);
+    assert_int_equal(take_waiting(world), 0);
+
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < 1000 && !take_waiting(world); i++)
+        usleep(10000);
+    assert_int_equal(world->jobs, 1);
     close_local(world);
 }
 

@@ -30,6 +30,8 @@ enum mutant {
     HEARS_OLD_REPORTS,
     REPORTS_BEFORE_DURABLE,
     LOSES_REPORTS,
+    LOSES_LEAVES,
+    LEAVES_WITHOUT_ROOM_END_NO_WAIT,
     STARTS_WITHOUT_REPORTS,
     FORGETS_BEFORE_DURABLE,
     REJECTS_MEMBERS_OF_MEMBERS,
@@ -276,17 +278,27 @@ static void step_join(struct search *search, struct state next, uint32_t member)
     state_add(search, &next);
 }
 
+/* A push leaves. Without room in its log, the home looks later. Or the leave is rejected, and is sent again. */
 static void step_leave(struct search *search, struct state next, uint32_t member)
 {
     struct home home;
+    if (next.losses < search->bounds.losses) {
+        struct state lost = next;
+        lost.losses++;
+        if (search->mutant == LOSES_LEAVES)
+            lost.push[member] = PUSH_LEFT;
+        state_add(search, &lost);
+    }
     uint8_t version = next.push[member] == PUSH_STORED ? next.version[member] : 0;
     home_load(&home, &next);
     if (search->mutant != LEAVES_BEFORE_THE_PUSH)
         batch_part_leave(&home.at[shard_of(member)],
                          search->mutant == IGNORES_THE_VERSION_OF_A_PUSH ? 0 : version);
+    next.push[member] = PUSH_LEFT;
+    home_store(&home, &next);
+    state_add(search, &next);
     home_look(search, &home);
     home_store(&home, &next);
-    next.push[member] = PUSH_LEFT;
     state_add(search, &next);
 }
 
@@ -399,6 +411,13 @@ static void steps_of_home(struct search *search, const struct state *state)
 {
     struct state next = *state;
     struct home home;
+    if (search->mutant != LEAVES_WITHOUT_ROOM_END_NO_WAIT) {
+        home_load(&home, &next);
+        home_look(search, &home);
+        home_store(&home, &next);
+        state_add(search, &next);
+        next = *state;
+    }
     if (!state->is_closed) {
         home_load(&home, &next);
         home.whole.is_closed = true;
@@ -540,6 +559,8 @@ CLAIM(the_search_finds_mistakes_of_the_protocol)
         [HEARS_OLD_REPORTS] = "the end cannot be reached",
         [REPORTS_BEFORE_DURABLE] = "the wait has ended before its last member",
         [LOSES_REPORTS] = "the end cannot be reached",
+        [LOSES_LEAVES] = "the end cannot be reached",
+        [LEAVES_WITHOUT_ROOM_END_NO_WAIT] = "the end cannot be reached",
         [STARTS_WITHOUT_REPORTS] = "the wait has ended before its last member",
         [FORGETS_BEFORE_DURABLE] = "the final counts are wrong",
         [REJECTS_MEMBERS_OF_MEMBERS] = "a push was rejected while its parent was unfinished"};
