@@ -107,20 +107,23 @@ def test_bad_batches_are_rejected(postgres, arguments, message):
         postgres.do(f"SELECT tarry.push({arguments})")
 
 
-# ---- servers ----
+# ---- what the tests of MariaDB do as well ----
 
-def test_the_last_expected_member_closes_the_batch_at_any_server(postgres, pair):
+def expect_three_members(pair):
+    """The third member closes the batch, at whichever server it is pushed."""
     pair[0].push("reports", "three", waits="true", members=3)
     assert [pair[n % 2].push("rows", f"m{n}", batch_topic="reports", batch_id="three")["result"] for n in range(3)] == ["created"] * 3
     with pytest.raises(Refused):
         pair[1].push("rows", "m3", batch_topic="reports", batch_id="three")
-    assert batch(postgres, "three")[0][:2] == (3, True)
+
+
+def ack_three_members(pair):
     for job in pair[0].take("rows", max=10):
         pair[1].ack(job["lease"])
     assert outcome(pair[1], "reports", "three") == FULL.format(3, 0, 0, 0, 0)
 
 
-def test_a_stop_cancels_more_members_than_one_step(postgres, pair):
+def stop_many_members(pair):
     pair[0].push("reports", "big", waits="true", on_dead="stop")
     for first in range(0, 2500, 500):
         items = [{"topic": "rows", "id": f"big-{i}", "delay": "1h", "batch": {"topic": "reports", "id": "big"}} for i in range(first, first + 500)]
@@ -129,11 +132,9 @@ def test_a_stop_cancels_more_members_than_one_step(postgres, pair):
     (job,) = pair[0].take("rows", wait="2s")
     pair[0].nack(job["lease"], final="true")
     assert outcome(pair[1], "reports", "big", wait="20s") == FULL.format(0, 1, 2499, 0, 0)
-    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'rows') AND state <> 4") == 0
-    pair[0].topic_verb("rows", "purge")
 
 
-def test_members_are_listed_also_kept_ones(postgres, pair):
+def list_members_and_kept_ones(pair):
     pair[0].put_topic("kept", keep_finished="1h")
     reply = pair[0].good("POST", "/v1/batches", b'{"job":{"topic":"reports","id":"all","body":"x"},"members":[{"topic":"kept","id":"a"},{"topic":"kept","id":"b"}]}',
                          headers={"Content-Type": "application/json"})
@@ -143,6 +144,24 @@ def test_members_are_listed_also_kept_ones(postgres, pair):
     assert {member["id"]: member["state"] for member in members} in ({"a": "finished", "b": "ready"}, {"a": "ready", "b": "finished"})
     drain(pair[0], "kept")
     assert outcome(pair[0], "reports", "all") == FULL.format(2, 0, 0, 0, 0)
+
+
+# ---- servers ----
+
+def test_the_last_expected_member_closes_the_batch_at_any_server(postgres, pair):
+    expect_three_members(pair)
+    assert batch(postgres, "three")[0][:2] == (3, True)
+    ack_three_members(pair)
+
+
+def test_a_stop_cancels_more_members_than_one_step(postgres, pair):
+    stop_many_members(pair)
+    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'rows') AND state <> 4") == 0
+    pair[0].topic_verb("rows", "purge")
+
+
+def test_members_are_listed_also_kept_ones(pair):
+    list_members_and_kept_ones(pair)
 
 
 def test_fsck_counts_the_members_again(postgres, pair):

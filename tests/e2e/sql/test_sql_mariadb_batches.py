@@ -13,7 +13,7 @@ from batch_kills import CANCELLED, Actor, complete_while_killed
 from client import Refused
 from server import eventually
 from sql_serving import drain, tarry, transaction
-from test_sql_batches import FULL, outcome
+from test_sql_batches import FULL, ack_three_members, expect_three_members, list_members_and_kept_ones, outcome, stop_many_members
 from test_sql_mariadb import DatabaseServer
 
 BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", "40"))
@@ -165,40 +165,20 @@ def test_bad_batches_are_rejected(mariadb, call, message):
 # ---- servers ----
 
 def test_the_last_expected_member_closes_the_batch_at_any_server(mariadb, pair):
-    pair[0].push("reports", "three", waits="true", members=3)
-    assert [pair[n % 2].push("rows", f"m{n}", batch_topic="reports", batch_id="three")["result"] for n in range(3)] == ["created"] * 3
-    with pytest.raises(Refused):
-        pair[1].push("rows", "m3", batch_topic="reports", batch_id="three")
+    expect_three_members(pair)
     assert batch(mariadb, "three")[0][:2] == (3, 1)
-    for job in pair[0].take("rows", max=10):
-        pair[1].ack(job["lease"])
-    assert outcome(pair[1], "reports", "three") == FULL.format(3, 0, 0, 0, 0)
+    ack_three_members(pair)
 
 
 def test_a_stop_cancels_more_members_than_one_step(mariadb, pair):
-    pair[0].push("reports", "big", waits="true", on_dead="stop")
-    for first in range(0, 2500, 500):
-        items = [{"topic": "rows", "id": f"big-{i}", "delay": "1h", "batch": {"topic": "reports", "id": "big"}} for i in range(first, first + 500)]
-        assert {result["result"] for result in pair[first // 500 % 2].push_batch(items)} == {"created"}
-    pair[0].run("rows", "big-7")
-    (job,) = pair[0].take("rows", wait="2s")
-    pair[0].nack(job["lease"], final="true")
-    assert outcome(pair[1], "reports", "big", wait="20s") == FULL.format(0, 1, 2499, 0, 0)
+    stop_many_members(pair)
     assert mariadb.do("SELECT COUNT(*) FROM tarry.job WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'rows') AND state <> 4") == 0
     pair[0].topic_verb("rows", "purge")
     assert mariadb.do("SELECT COUNT(*) FROM tarry.member") == 0
 
 
-def test_members_are_listed_also_kept_ones(mariadb, pair):
-    pair[0].put_topic("kept", keep_finished="1h")
-    reply = pair[0].good("POST", "/v1/batches", b'{"job":{"topic":"reports","id":"all","body":"x"},"members":[{"topic":"kept","id":"a"},{"topic":"kept","id":"b"}]}',
-                         headers={"Content-Type": "application/json"})
-    assert [result["result"] for result in reply["results"]] == ["created"] * 3
-    pair[1].ack(pair[1].take("kept", max=1)[0]["lease"])
-    members = pair[0].good("GET", "/v1/topics/reports/jobs/all/members")["members"]
-    assert {member["id"]: member["state"] for member in members} in ({"a": "finished", "b": "ready"}, {"a": "ready", "b": "finished"})
-    drain(pair[0], "kept")
-    assert outcome(pair[0], "reports", "all") == FULL.format(2, 0, 0, 0, 0)
+def test_members_are_listed_also_kept_ones(pair):
+    list_members_and_kept_ones(pair)
 
 
 def test_waiting_jobs_are_listed_page_by_page(mariadb, pair):
