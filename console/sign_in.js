@@ -97,7 +97,7 @@ export async function signIn(way) {
     location.assign(to);
 }
 
-/** What was noted when the log-in began; once only, so that neither an answer nor a code works twice. */
+/** Returns the values stored at the start of the log-in, and deletes them, so that an answer or a code cannot be used twice. */
 function takePending() {
     const text = sessionStorage.getItem(PENDING);
     sessionStorage.removeItem(PENDING);

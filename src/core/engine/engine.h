@@ -297,7 +297,7 @@ bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_no
 
 /* ---- topics ---- */
 
-/* Puts settings of before back: as engine_topic_put, but also an order that the jobs of the topic did not have. */
+/* Restores earlier settings of a topic. Unlike engine_topic_put, it also changes the order of groups while the topic has jobs. */
 enum queue_status engine_topic_put_back(struct engine *engine, struct slice name,
                                         const struct topic_settings *settings);
 /* Returns QUEUE_OK if the part may have these settings of a topic (enum queue_place). */

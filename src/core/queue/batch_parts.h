@@ -34,7 +34,7 @@ struct batch_report {
     bool is_stopped;
 };
 
-/* What the home knows of one shard. */
+/* The home's record of one shard: its last report, and the orders sent to it. */
 struct batch_part {
     uint32_t shard;
     uint32_t under_way;        /* pushes that joined and have not left */

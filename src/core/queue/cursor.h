@@ -30,8 +30,7 @@ enum { QUEUE_CURSOR_BYTES_MAX = 64 };
 size_t queue_cursor_write(char out[QUEUE_CURSOR_BYTES_MAX], const struct queue_cursor *cursor);
 /* Parses a cursor. False: not a cursor of this format. */
 bool queue_cursor_parse(struct slice text, struct queue_cursor *cursor);
-/* Moves the place of a list of finished or of other jobs to where it is since the wall clock was set; `skew_ms` is wall
- * minus inner time now. No job is left out; jobs with an absolute due time, and some at its edge, may be listed twice. */
+/* Corrects the cursor of a list after a change of the wall clock; `skew_ms` is the present wall time minus inner time. No job is left out; jobs with an absolute due time, and some at its edge, may be listed twice. */
 void queue_cursor_follow(struct queue_cursor *cursor, int64_t skew_ms, bool is_finished);
 
 #endif

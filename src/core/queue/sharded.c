@@ -125,8 +125,7 @@ static void note_skew(const struct sharded_options *options, struct queue_cursor
         last->skew_ms = options->skew_ms(options->ctx);
 }
 
-/* Moves the cursor of a joint list to where it is since the wall clock was set. The parts receive a cursor that they do
- * not move. */
+/* Corrects the cursor of a joint list after a change of the wall clock. The parts use the corrected cursor unchanged. */
 static struct slice follow_skew(const struct sharded_options *options,
                                 const struct queue_list *list, char text[QUEUE_CURSOR_BYTES_MAX])
 {

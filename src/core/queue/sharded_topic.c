@@ -309,7 +309,7 @@ static void move_end(struct topic_call *topic)
         topic_call_finish(topic, &reply);
 }
 
-/* Gives the settings of before back to the parts that have changed. */
+/* Restores the earlier settings in the parts that have changed. */
 static void move_undo(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;

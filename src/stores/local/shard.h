@@ -43,8 +43,8 @@ struct shard_options {
     /* Called for an event of a topic, also at the end of a step. */
     void (*event)(void *ctx, enum queue_event event, struct slice topic);
     void (*failed)(void *ctx);
-    /* Submits a call to another shard, for batches. The reply comes on the thread of this one. Returns false if there is no such
-     * shard. */
+    /* Sends a call about batches to another shard. Its reply arrives on the thread of this shard. Returns false if there is no
+     * such shard. */
     bool (*call)(void *ctx, uint32_t shard, const struct command *command,
                  struct queue_reply_to reply_to);
     const struct fs *fs; /* NULL: the real one */

@@ -49,7 +49,7 @@ enum push {
 };
 enum fate { NOT_STORED = 0, UNFINISHED, ENDED };
 
-/* What one shard counts, and what the home knows of it. */
+/* The counts of one shard, and the home's record of it. */
 struct shard {
     uint8_t version, stable; /* of its counts: now, and the last durable one */
     uint8_t unfinished[VERSIONS], acked[VERSIONS];
@@ -433,8 +433,8 @@ static void steps_of_home(struct search *search, const struct state *state)
     state_add(search, &next);
 }
 
-/* The process is killed and starts again: what was durable remains, and each shard reports before any call comes. A push that nobody
- * answered may come again. */
+/* Kills the process and starts it again: durable changes remain, and each shard reports before the first call. A push without
+ * an answer may be repeated. */
 static void step_crash(struct search *search, const struct state *state)
 {
     struct state next = {.crashes = (uint8_t)(state->crashes + 1),

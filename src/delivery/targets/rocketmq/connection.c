@@ -68,7 +68,7 @@ enum rocketmq_sent rocketmq_connection_send(struct rocketmq_connection *connecti
 
 /* ---- the session ---- */
 
-/* There is no login: each request is signed. */
+/* RocketMQ has no login, because each request is signed. */
 static void on_up(void *ctx)
 {
     struct rocketmq_connection *connection = ctx;
