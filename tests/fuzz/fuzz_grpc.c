@@ -7,6 +7,7 @@
 #include "grpc/reflection.h"
 #include "grpc/status.h"
 #include "grpc/timeout.h"
+#include "grpc/transcode.h"
 #include "grpc/wire.h"
 
 #include "claim.h"
@@ -70,6 +71,22 @@ static void try_reflection(struct slice request)
     buffer_fini(&out);
 }
 
+/* A message as the JSON of HTTP. */
+static void try_transcode(const ProtobufCMessage *message)
+{
+    struct http_fault fault = {0};
+    struct buffer out;
+    struct json_value object;
+    buffer_init(&out, 1 << 20);
+    buffer_append_byte(&out, '{');
+    bool is_good = transcode_members(&out, message, NULL, &fault);
+    buffer_append_byte(&out, '}');
+    CLAIM("a refusal has a reason", is_good || fault.problem);
+    CLAIM("a message is JSON",
+          !is_good || out.failed || json_check(buffer_slice(&out), &object, NULL));
+    buffer_fini(&out);
+}
+
 static void try_message(const ProtobufCMessageDescriptor *type, struct slice bytes)
 {
     struct arena arena;
@@ -91,7 +108,37 @@ static void try_message(const ProtobufCMessageDescriptor *type, struct slice byt
                        fields_text(&fields, OPTION_BACKOFF, push->backoff);
         CLAIM("a refusal has a reason", is_good || fault.problem);
     }
+    if (message)
+        try_transcode(message);
     arena_fini(&arena);
+}
+
+/* An answer of a handler as a message. */
+static void try_answer(struct slice text)
+{
+    static const ProtobufCMessageDescriptor *const types[] = {
+        &tarry__v1__schedule__descriptor, &tarry__v1__list_schedules_response__descriptor,
+        &tarry__v1__next_fires_response__descriptor, &tarry__v1__push_request__descriptor};
+    struct json_value object;
+    struct buffer out, scratch;
+    if (!json_check(text, &object, NULL))
+        return;
+    buffer_init(&out, 1 << 20);
+    buffer_init(&scratch, 4 * text.len + 64);
+    CLAIM("memory is there", buffer_reserve(&scratch, 4 * text.len + 64));
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        buffer_clear(&out);
+        buffer_clear(&scratch);
+        transcode_fields(&out, object, types[i], &scratch);
+        CLAIM("the scratch is large enough", !scratch.failed);
+        ProtobufCMessage *message = protobuf_c_message_unpack(
+            types[i], NULL, out.len, (const uint8_t *)(out.len ? out.at : ""));
+        CLAIM("an answer is a message", out.failed || message);
+        if (message)
+            protobuf_c_message_free_unpacked(message, NULL);
+    }
+    buffer_fini(&out);
+    buffer_fini(&scratch);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
@@ -101,10 +148,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         &tarry__v1__take_request__descriptor,      &tarry__v1__answer_request__descriptor,
         &tarry__v1__change_request__descriptor,    &tarry__v1__list_request__descriptor,
         &tarry__v1__put_topic_request__descriptor, &tarry__v1__work_request__descriptor,
-        &tarry__v1__redrive_request__descriptor,
+        &tarry__v1__redrive_request__descriptor,   &tarry__v1__push_batch_request__descriptor,
+        &tarry__v1__wait_request__descriptor,      &tarry__v1__apply_schedules_request__descriptor,
+        &tarry__v1__watch_request__descriptor,
     };
-    static void (*const tries[])(struct slice) = {try_timeout, try_frames, try_error, try_wire,
-                                                  try_reflection};
+    static void (*const tries[])(struct slice) = {try_timeout, try_frames,     try_error,
+                                                  try_wire,    try_reflection, try_answer};
     enum { TRIES = sizeof tries / sizeof tries[0], TYPES = sizeof types / sizeof types[0] };
     if (!len)
         return 0;

@@ -73,26 +73,29 @@ static bool takes_result(const struct answers_reading *reading, const struct que
            (reading->common.verb == QUEUE_NACK && answer->final);
 }
 
+bool api_result_check(const struct http_front *front, struct slice type, struct slice result,
+                      struct http_fault *fault)
+{
+    uint64_t most = front->options.result_bytes_max;
+    if (type.len > JOB_CONTENT_TYPE_BYTES_MAX)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
+                              "the content type has more than %d bytes",
+                              JOB_CONTENT_TYPE_BYTES_MAX);
+    return result.len <= most ||
+           http_fault_set(fault, PROBLEM_RESULT_TOO_BIG, most,
+                          "the result has %zu bytes, but the limit is %" PRIu64
+                          "; the job stays leased, keep the result elsewhere and send a "
+                          "reference",
+                          result.len, most);
+}
+
 static bool check_result(const struct answers_reading *reading, const struct queue_answer *answer)
 {
-    uint64_t most = reading->call->front->options.result_bytes_max;
     if (answer->result.len && !takes_result(reading, answer))
         return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
                               "only an ack or a final nack has a result");
-    if (answer->result.len > most)
-        return http_fault_set(reading->fault, PROBLEM_RESULT_TOO_BIG, most,
-                              "the result has %zu bytes, but the limit is %" PRIu64
-                              "; the job stays leased, keep the result elsewhere and send a "
-                              "reference",
-                              answer->result.len, most);
-    return true;
-}
-
-static bool check_result_type(const struct answers_reading *reading, struct slice type)
-{
-    return type.len <= JOB_CONTENT_TYPE_BYTES_MAX ||
-           http_fault_set(reading->fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
-                          "the content type has more than %d bytes", JOB_CONTENT_TYPE_BYTES_MAX);
+    return api_result_check(reading->call->front, answer->result_type, answer->result,
+                            reading->fault);
 }
 
 static bool read_result_type(struct answers_reading *reading, struct json_value value,
@@ -103,7 +106,7 @@ static bool read_result_type(struct answers_reading *reading, struct json_value 
         !http_media_is_valid(*type))
         return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
                               "'result_type' must be printable ASCII");
-    return check_result_type(reading, *type);
+    return api_result_check(reading->call->front, *type, (struct slice){0}, reading->fault);
 }
 
 /* Reads the member "result", any JSON value whose text is its string, "result_base64" or "result_type", which is stored in *type. Sets *is_one if it is one. */
@@ -242,7 +245,8 @@ static bool body_is_result(const struct answers_reading *reading)
 {
     const struct http_call *call = reading->call;
     return call->query->lease_count == 1 && takes_result(reading, &reading->common) &&
-           !is_nothing(call->request->body);
+           (call->exchange->route->format ? call->request->body.len > 0
+                                          : !is_nothing(call->request->body));
 }
 
 /* Takes the body as the result. A form is the default content type of curl, so it is not stored. */
@@ -253,7 +257,7 @@ static bool take_result(struct answers_reading *reading)
     struct queue_answer *answer = &reading->answers[0];
     answer->result = call->request->body;
     answer->result_type = http_media_is_form(type) ? (struct slice){0} : type;
-    return check_result_type(reading, answer->result_type) && check_result(reading, answer);
+    return check_result(reading, answer);
 }
 
 static bool read_answers(struct answers_reading *reading)

@@ -3,6 +3,7 @@
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "base/json_write.h"
+#include "http/format.h"
 #include "http/quota.h"
 #include "queue/ends.h"
 #include "queue/status.h"
@@ -338,7 +339,6 @@ struct wait_request {
     struct queue_find names[ENDS_JOBS_MAX];
     size_t count;
     bool any;
-    int64_t wait_ms;
 };
 
 static bool bad_item(struct http_fault *fault)
@@ -422,24 +422,41 @@ static bool read_request(struct http_call *call, struct wait_request *request,
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
                               "'jobs' is missing, write {\"jobs\":[{\"topic\":\"mail\","
                               "\"id\":\"1\"}]}");
-    request->wait_ms = call->query->fields.wait_ms;
     return read_names(call, jobs, request, fault);
 }
 
-static void add_state(struct buffer *note, struct slice topic, struct slice id, const char *state)
+/* Adds a job that has not ended. `state` is 0 if it is unknown. */
+static void add_state(struct http_exchange *exchange, struct slice topic, struct slice id,
+                      enum job_state state)
 {
+    struct buffer *note = &exchange->note;
+    if (exchange->route->format) {
+        exchange->route->format->add_job(
+            note, &(struct queue_job){.job = {.topic = topic, .id = id, .state = state}}, false);
+        return;
+    }
     buffer_append_text(note, note->len ? ",{\"topic\":" : "{\"topic\":");
     json_write_string(note, topic);
     buffer_append_text(note, ",\"id\":");
     json_write_string(note, id);
     buffer_append_text(note, ",\"state\":\"");
-    buffer_append_text(note, state);
+    buffer_append_text(note, state ? job_state_name(state) : "unknown");
     buffer_append_text(note, "\"}");
 }
 
 static void add_job(struct http_exchange *exchange, const struct queue_job *job)
 {
     struct buffer *note = &exchange->note;
+    const struct http_format *format = exchange->route->format;
+    if (format) {
+        if (note->len >= format->take_bytes_max)
+            format->add_job(note, job, false);
+        else if (exchange->bodies == HTTP_BODIES_BASE64)
+            format->add_job(note, job, true);
+        else
+            format->add_ended(note, job);
+        return;
+    }
     if (note->len)
         buffer_append_byte(note, ',');
     api_job_write(note, job, note->len < RESULTS_BYTES ? view_of(exchange) : API_VIEW_LISTED);
@@ -447,7 +464,14 @@ static void add_job(struct http_exchange *exchange, const struct queue_job *job)
 
 static void answer_with_note(struct http_exchange *exchange)
 {
-    struct buffer *body = http_answer_start(exchange);
+    const struct http_format *format = exchange->route->format;
+    struct buffer *body = format ? format->begin(exchange) : http_answer_start(exchange);
+    if (format) {
+        buffer_append_slice(body, buffer_slice(&exchange->note));
+        body->failed |= exchange->note.failed;
+        format->end(exchange, (struct slice){0});
+        return;
+    }
     buffer_append_text(body, "{\"jobs\":[");
     buffer_append_slice(body, buffer_slice(&exchange->note));
     buffer_append_text(body, "]}");
@@ -476,8 +500,8 @@ static void on_kept(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (exchange && reply->job_count)
         add_job(exchange, &reply->jobs[0]);
     else if (exchange)
-        add_state(&exchange->note, slice_make(name->text, name->topic_bytes),
-                  slice_make(name->text + name->topic_bytes, name->id_bytes), "unknown");
+        add_state(exchange, slice_make(name->text, name->topic_bytes),
+                  slice_make(name->text + name->topic_bytes, name->id_bytes), (enum job_state)0);
     if (--lookup->left)
         return;
     free(lookup);
@@ -527,7 +551,7 @@ static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
     for (size_t i = 0; i < reply->result_count; i++) {
         const struct queue_result *result = &reply->results[i];
         if (result->status == QUEUE_OK)
-            add_state(&exchange->note, result->topic, result->id, job_state_name(result->state));
+            add_state(exchange, result->topic, result->id, result->state);
         else
             note_kept(lookup, result);
     }
@@ -565,6 +589,15 @@ static void on_jobs_ended(void *owner, uint64_t tag, const struct ends_job *jobs
     free(left);
 }
 
+void api_await_jobs(struct http_call *call, const struct queue_find *names, size_t count, bool any)
+{
+    struct ends_order order =
+        order_of(call, names, count, call->query->fields.wait_ms, on_jobs_ended);
+    order.any = any;
+    if (may_wait(call, AWAIT_BYTES + count * (AWAIT_BYTES / 2)))
+        begin(call, &order);
+}
+
 static void await_jobs(struct http_call *call)
 {
     struct http_fault fault;
@@ -574,14 +607,10 @@ static void await_jobs(struct http_call *call)
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
-    if (!read_request(call, request, &fault)) {
+    if (!read_request(call, request, &fault))
         http_answer_fault(call->exchange, &fault);
-    } else if (may_wait(call, AWAIT_BYTES + request->count * (AWAIT_BYTES / 2))) {
-        struct ends_order order =
-            order_of(call, request->names, request->count, request->wait_ms, on_jobs_ended);
-        order.any = request->any;
-        begin(call, &order);
-    }
+    else
+        api_await_jobs(call, request->names, request->count, request->any);
     free(request);
 }
 

@@ -8,5 +8,7 @@
 void api_await_job(struct http_call *call, queue_done *on_got);
 /* Makes a push with `wait`. */
 void api_await_push(struct http_call *call, struct queue_push *push);
+/* Waits for the end of at most ENDS_JOBS_MAX jobs, whose names are valid, for the option `wait` of the call. */
+void api_await_jobs(struct http_call *call, const struct queue_find *names, size_t count, bool any);
 
 #endif

@@ -168,6 +168,12 @@ static void batched_free(struct batched *batched)
     free(batched);
 }
 
+/* Returns whether all members of the waiting job are there, so that its batch is closed. */
+static bool is_closed(const struct batched *batched)
+{
+    return batched->jobs[0].is_done && !batched->jobs[0].is_unmade;
+}
+
 static void write_batched(struct buffer *out, const struct batched *batched)
 {
     buffer_append_text(out, "{\"results\":[");
@@ -182,8 +188,18 @@ static void write_batched(struct buffer *out, const struct batched *batched)
         buffer_append_byte(out, '}');
     }
     buffer_append_text(out, "],\"closed\":");
-    buffer_append_text(out, batched->jobs[0].is_unmade || !batched->jobs[0].is_done ? "false}"
-                                                                                    : "true}");
+    buffer_append_text(out, is_closed(batched) ? "true}" : "false}");
+}
+
+/* The same in the format of the route. */
+static void answer_in_format(struct http_exchange *exchange, const struct batched *batched)
+{
+    const struct http_format *format = exchange->route->format;
+    struct buffer *out = format->begin(exchange);
+    for (uint32_t i = 0; i < batched->count; i++)
+        format->add_push(exchange, out, &batched->jobs[i].result);
+    format->add_closed(out, is_closed(batched));
+    format->end(exchange, (struct slice){0});
 }
 
 static void batched_answer(struct batched *batched)
@@ -191,8 +207,12 @@ static void batched_answer(struct batched *batched)
     struct http_exchange *exchange = http_exchange_find(batched->front, batched->tag);
     if (exchange) {
         http_exchange_let_go(exchange);
-        write_batched(http_answer_start(exchange), batched);
-        http_answer_end_json(exchange, 200);
+        if (exchange->route->format) {
+            answer_in_format(exchange, batched);
+        } else {
+            write_batched(http_answer_start(exchange), batched);
+            http_answer_end_json(exchange, 200);
+        }
     }
     batched_free(batched);
 }
@@ -444,6 +464,10 @@ static void members_found(void *owner, uint64_t tag, const struct queue_job *job
 {
     struct member_list *list = owner;
     (void)tag;
+    if (list->format && list->view == API_VIEW_RESULT) {
+        list->format->add_ended(&list->jobs, job);
+        return;
+    }
     if (list->format) {
         list->format->add_job(&list->jobs, job, false);
         return;

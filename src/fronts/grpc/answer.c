@@ -5,13 +5,15 @@
 #include "grpc/frame.h"
 #include "grpc/request.h"
 #include "grpc/status.h"
+#include "grpc/transcode.h"
 #include "grpc/wire.h"
 
 #include <stdio.h>
 
-enum { LIST_FIELD = 1, CURSOR_FIELD = 15, RESULT_PROBLEM_FIELD = 6 };
+enum { LIST_FIELD = 1, CLOSED_FIELD = 14, CURSOR_FIELD = 15, RESULT_PROBLEM_FIELD = 6 };
 /* Clients reject messages over 4 MiB, unless they are told otherwise. */
 enum { TAKE_BYTES_MAX = 3584 * 1024, DETAILS_BYTES_MAX = 4096 };
+enum { JSON_BYTES_MAX = 16 << 20 }; /* of the answer of a handler */
 
 struct buffer *answer_begin(struct http_exchange *exchange)
 {
@@ -92,6 +94,18 @@ static void add_job(struct buffer *out, const struct queue_job *job, bool with_b
     wire_end(out, begin);
 }
 
+static void add_ended(struct buffer *out, const struct queue_job *job)
+{
+    size_t begin = wire_begin(out, LIST_FIELD, 200 + (job->end ? job->end->result.len : 0));
+    encode_ended(out, job);
+    wire_end(out, begin);
+}
+
+static void add_closed(struct buffer *out, bool is_closed)
+{
+    wire_flag(out, CLOSED_FIELD, is_closed);
+}
+
 static void add_topic(struct buffer *out, const struct queue_topic *topic)
 {
     size_t begin = wire_begin(out, LIST_FIELD, 150);
@@ -160,16 +174,42 @@ static void answer_affected(struct http_exchange *exchange, uint64_t jobs, uint6
     answer_end(exchange, (struct slice){0});
 }
 
+/* Rewrites the JSON of a handler, which the front still has, as the message of the method. */
+static void answer_json(struct http_exchange *exchange)
+{
+    struct buffer text, scratch, *body = &exchange->front->body;
+    struct json_value object = {0};
+    buffer_init(&text, JSON_BYTES_MAX);
+    buffer_init(&scratch, 4 * JSON_BYTES_MAX);
+    buffer_append_slice(&text, buffer_slice(body));
+    bool done = !body->failed && buffer_reserve(&scratch, 4 * text.len + 64) &&
+                json_check(buffer_slice(&text), &object, NULL);
+    struct buffer *out = done ? answer_begin(exchange) : NULL;
+    if (out) {
+        transcode_fields(out, object, request_method(exchange)->result, &scratch);
+        out->failed |= scratch.failed;
+        answer_end(exchange, (struct slice){0});
+    } else {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+    }
+    buffer_fini(&text);
+    buffer_fini(&scratch);
+}
+
 const struct http_format answer_format = {
     .begin = answer_begin,
     .add_job = add_job,
+    .add_ended = add_ended,
     .add_topic = add_topic,
     .add_result = add_answer_result,
+    .add_push = answer_add_push,
+    .add_closed = add_closed,
     .end = answer_end,
     .job = answer_job,
     .topic = answer_topic,
     .result = answer_result,
     .affected = answer_affected,
+    .json = answer_json,
     .refuse = refuse,
     .take_bytes_max = TAKE_BYTES_MAX,
 };

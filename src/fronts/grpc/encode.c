@@ -23,10 +23,16 @@ static uint64_t result_of(enum queue_status status)
     return 0;
 }
 
-/* Returns the enum State. A finished job has none. */
+/* Returns the enum State. */
 static uint64_t state_of(enum job_state state)
 {
-    return state >= JOB_DELAYED && state <= JOB_DEAD ? (uint64_t)state : 0;
+    return state >= JOB_DELAYED && state <= JOB_FINISHED ? (uint64_t)state : 0;
+}
+
+/* Returns the state after a change; a finished job has no such state. */
+static uint64_t live_state_of(enum job_state state)
+{
+    return state == JOB_FINISHED ? 0 : state_of(state);
 }
 
 /* ---- messages of one number ---- */
@@ -118,7 +124,23 @@ static void write_kept(struct buffer *out, const struct job *job)
     wire_flag(out, 27, job->cancel_requested);
 }
 
-void encode_job(struct buffer *out, const struct queue_job *taken, bool with_body)
+/* Writes how the job ended. The result is one of the bodies. */
+static void write_end(struct buffer *out, const struct queue_end *end, bool with_result)
+{
+    wire_text(out, 33, slice_of(end->outcome ? job_end_name(end->outcome) : ""));
+    wire_time(out, 34, end->finished_ms);
+    wire_duration(out, 35, end->duration_ms);
+    wire_u64(out, 37, end->result.len);
+    if (!with_result || !end->result.len)
+        return;
+    size_t begin = wire_begin(out, 36, end->result.len + end->result_type.len + 16);
+    wire_text(out, 1, end->result);
+    wire_unsafe_text(out, 2, end->result_type);
+    wire_end(out, begin);
+}
+
+static void write_job(struct buffer *out, const struct queue_job *taken, bool with_body,
+                      bool with_result)
 {
     const struct job *job = &taken->job;
     wire_text(out, 1, job->topic);
@@ -142,6 +164,19 @@ void encode_job(struct buffer *out, const struct queue_job *taken, bool with_bod
     wire_time(out, 30, taken->held_until_ms);
     if (taken->waiting)
         write_waiting(out, taken->waiting);
+    wire_unsafe_text(out, 38, job->progress);
+    if (taken->end)
+        write_end(out, taken->end, with_result);
+}
+
+void encode_job(struct buffer *out, const struct queue_job *job, bool with_body)
+{
+    write_job(out, job, with_body, with_body);
+}
+
+void encode_ended(struct buffer *out, const struct queue_job *job)
+{
+    write_job(out, job, false, true);
 }
 
 /* ---- results ---- */
@@ -176,7 +211,7 @@ void encode_push_result(struct buffer *out, const struct queue_result *result)
     wire_text(out, 2, result->id);
     wire_u64(out, 3, result_of(result->status));
     if (result->status != QUEUE_CANCELLED) { /* the recorded state is no longer meaningful */
-        wire_u64(out, 4, state_of(result->state));
+        wire_u64(out, 4, live_state_of(result->state));
         wire_time(out, 5, result->due_ms);
     }
     write_refusal(out, 6, result);
@@ -186,7 +221,7 @@ void encode_answer_result(struct buffer *out, const struct queue_result *result)
 {
     wire_u64(out, 1, result_of(result->status));
     wire_text(out, 2, result->id);
-    wire_u64(out, 3, state_of(result->state));
+    wire_u64(out, 3, live_state_of(result->state));
     wire_time(out, 4, result->due_ms);
     wire_time(out, 5, result->lease_until_ms);
     wire_flag(out, 6, result->cancel_requested);
@@ -234,6 +269,14 @@ static void write_flow(struct buffer *out, const struct topic_flow *flow)
     wire_flag(out, 21, flow->one_shard);
 }
 
+static void write_keep(struct buffer *out, const struct topic_settings *settings)
+{
+    wire_duration(out, 22, settings->keep_finished_ms);
+    wire_u64(out, 23, settings->keep_finished_max);
+    wire_u64(out, 24, settings->keep_finished_bytes);
+    wire_flag(out, 25, settings->keep_body);
+}
+
 static void write_settings(struct buffer *out, uint32_t field,
                            const struct topic_settings *settings)
 {
@@ -252,6 +295,7 @@ static void write_settings(struct buffer *out, uint32_t field,
     write_rate(out, 11, settings->push_rate);
     wire_unsafe_text(out, 12, settings->extension);
     write_flow(out, &settings->flow);
+    write_keep(out, settings);
     wire_end(out, begin);
 }
 

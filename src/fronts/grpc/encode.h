@@ -10,6 +10,8 @@
 
 /* Append the fields of a message, without its frame. */
 void encode_job(struct buffer *out, const struct queue_job *job, bool with_body);
+/* The same with the result and without the body. */
+void encode_ended(struct buffer *out, const struct queue_job *job);
 void encode_topic(struct buffer *out, const struct queue_topic *topic);
 void encode_push_result(struct buffer *out, const struct queue_result *result);
 void encode_answer_result(struct buffer *out, const struct queue_result *result);

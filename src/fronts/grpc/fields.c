@@ -42,18 +42,41 @@ static int64_t ms_of(int64_t seconds, int32_t nanos)
     return seconds * 1000 + (nanos + NANOS_OF_MS - 1) / NANOS_OF_MS;
 }
 
+bool fields_ms_of_duration(const Google__Protobuf__Duration *duration, int64_t *ms,
+                           struct http_fault *fault)
+{
+    if (duration->seconds < 0 || duration->seconds > DURATION_S_MAX || duration->nanos < 0 ||
+        duration->nanos > NANOS_MAX)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "a duration is negative or malformed: give seconds, and nanos from 0 "
+                              "to 999999999");
+    *ms = ms_of(duration->seconds, duration->nanos);
+    return true;
+}
+
+bool fields_ms_of_time(const Google__Protobuf__Timestamp *time, int64_t *ms,
+                       struct http_fault *fault)
+{
+    if (time->seconds < 0 || time->seconds > LAST_SECOND || time->nanos < 0 ||
+        time->nanos > NANOS_MAX)
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "a time is before 1970 or malformed: give seconds since 1970, and nanos "
+            "from 0 to 999999999");
+    *ms = ms_of(time->seconds, time->nanos);
+    return true;
+}
+
 bool fields_duration(struct fields *fields, enum http_option_id id,
                      const Google__Protobuf__Duration *duration)
 {
     char text[32];
+    int64_t ms = 0;
     if (!duration)
         return true;
-    if (duration->seconds < 0 || duration->seconds > DURATION_S_MAX || duration->nanos < 0 ||
-        duration->nanos > NANOS_MAX)
-        return refuse(fields, "a duration is negative or malformed: give seconds, and nanos from 0 "
-                              "to 999999999");
-    int len =
-        snprintf(text, sizeof text, "%" PRId64 "ms", ms_of(duration->seconds, duration->nanos));
+    if (!fields_ms_of_duration(duration, &ms, fields->fault))
+        return false;
+    int len = snprintf(text, sizeof text, "%" PRId64 "ms", ms);
     return set(fields, id, slice_make(text, (size_t)len));
 }
 
@@ -61,14 +84,12 @@ bool fields_time(struct fields *fields, enum http_option_id id,
                  const Google__Protobuf__Timestamp *time)
 {
     char text[TIMESTAMP_BYTES];
+    int64_t ms = 0;
     if (!time)
         return true;
-    if (time->seconds < 0 || time->seconds > LAST_SECOND || time->nanos < 0 ||
-        time->nanos > NANOS_MAX)
-        return refuse(fields,
-                      "a time is before 1970 or malformed: give seconds since 1970, and nanos "
-                      "from 0 to 999999999");
-    timestamp_write(text, ms_of(time->seconds, time->nanos));
+    if (!fields_ms_of_time(time, &ms, fields->fault))
+        return false;
+    timestamp_write(text, ms);
     return set(fields, id, slice_make(text, sizeof text));
 }
 
@@ -102,7 +123,7 @@ bool fields_conflict(struct fields *fields, Tarry__V1__OnConflict conflict)
 
 bool fields_state(struct fields *fields, Tarry__V1__State state)
 {
-    static const char *const names[] = {"", "delayed", "ready", "leased", "dead"};
+    static const char *const names[] = {"", "delayed", "ready", "leased", "dead", "finished"};
     if ((size_t)state >= sizeof names / sizeof names[0])
         return refuse(fields, "'state' has an unknown number");
     return fields_text(fields, OPTION_STATE, names[state]);

@@ -22,6 +22,11 @@ bool fields_duration(struct fields *fields, enum http_option_id id,
                      const Google__Protobuf__Duration *duration);
 bool fields_time(struct fields *fields, enum http_option_id id,
                  const Google__Protobuf__Timestamp *time);
+/* Convert to milliseconds; a started one counts. */
+bool fields_ms_of_duration(const Google__Protobuf__Duration *duration, int64_t *ms,
+                           struct http_fault *fault);
+bool fields_ms_of_time(const Google__Protobuf__Timestamp *time, int64_t *ms,
+                       struct http_fault *fault);
 bool fields_priority(struct fields *fields, const Tarry__V1__Priority *priority);
 bool fields_attempts(struct fields *fields, const Tarry__V1__Attempts *attempts);
 bool fields_conflict(struct fields *fields, Tarry__V1__OnConflict conflict);

@@ -19,13 +19,6 @@ static void set_topic(struct request *request, const char *topic)
     request->call->topic = slice_of(topic);
 }
 
-static void set_body(struct request *request, struct slice content_type, struct slice body)
-{
-    struct http_request *out = &request->call->front->request;
-    out->content_type = content_type;
-    out->body = body;
-}
-
 /* ---- push ---- */
 
 static bool add_metas(const Tarry__V1__PushRequest *push, struct buffer *meta,
@@ -50,7 +43,8 @@ static bool read_options(const Tarry__V1__PushRequest *push, struct fields *fiel
            fields_attempts(fields, push->max_attempts) &&
            fields_text(fields, OPTION_BACKOFF, push->backoff) &&
            fields_text(fields, OPTION_CALLBACK, push->callback) &&
-           fields_text(fields, OPTION_GROUP, push->group);
+           fields_text(fields, OPTION_GROUP, push->group) &&
+           fields_duration(fields, OPTION_KEEP_FINISHED, push->keep_finished);
 }
 
 static bool read_batch(const Tarry__V1__PushRequest *push, struct fields *fields)
@@ -97,7 +91,7 @@ static bool read_push(struct request *request, const void *message)
 {
     const Tarry__V1__PushRequest *job = message;
     set_topic(request, job->topic);
-    set_body(request, (struct slice){0}, slice_make(job->body.data, job->body.len));
+    request_body(request, (struct slice){0}, slice_make(job->body.data, job->body.len));
     return true;
 }
 
@@ -261,9 +255,7 @@ static bool read_take(struct request *request, const void *message)
         !fields_duration(&request->fields, OPTION_LEASE_FOR, take->lease_for) ||
         !fields_text(&request->fields, OPTION_CONSUMER, take->consumer))
         return false;
-    int64_t most_ms = take->wait ? query->fields.wait_ms : HTTP_WAIT_MS_MAX;
-    query->fields.wait_ms =
-        *take->id ? 0 : timeout_wait_ms(request->timeout_ms, take->wait ? most_ms : 0, most_ms);
+    query->fields.wait_ms = *take->id ? 0 : request_wait_ms(request, take->wait != NULL);
     return true;
 }
 
@@ -293,8 +285,14 @@ static bool read_answer(struct request *request, const void *message)
     const Tarry__V1__AnswerRequest *answer = message;
     enum queue_verb verb = (enum queue_verb)request->call->exchange->route->verb;
     if (answer->body && verb == QUEUE_AGAIN)
-        set_body(request, slice_of(answer->body->content_type),
-                 slice_make(answer->body->data.data, answer->body->data.len));
+        request_body(request, slice_of(answer->body->content_type),
+                     slice_make(answer->body->data.data, answer->body->data.len));
+    if (answer->result)
+        request_body(request, slice_of(answer->result->content_type),
+                     slice_make(answer->result->data.data, answer->result->data.len));
+    if (answer->result && answer->n_leases)
+        return http_fault_set(request->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'result' belongs to one job: give its 'lease' instead of 'leases'");
     return read_leases(request, answer) && settle_read(answer, verb, &request->fields);
 }
 
@@ -328,7 +326,8 @@ static bool read_list_members(struct request *request, const void *message)
     request->call->id = slice_of(list->id);
     return fields_text(&request->fields, OPTION_OUTCOME, list->outcome) &&
            fields_number(&request->fields, OPTION_LIMIT, list->limit) &&
-           fields_text(&request->fields, OPTION_CURSOR, list->cursor);
+           fields_text(&request->fields, OPTION_CURSOR, list->cursor) &&
+           fields_flag(&request->fields, OPTION_RESULTS, list->results);
 }
 
 /* ---- changes ---- */
@@ -429,6 +428,14 @@ static bool read_flow(struct fields *fields, const Tarry__V1__Settings *settings
            fields_flag(fields, OPTION_ONE_SHARD, settings->one_shard);
 }
 
+static bool read_keep(struct fields *fields, const Tarry__V1__Settings *settings)
+{
+    return fields_duration(fields, OPTION_KEEP_FINISHED, settings->keep_finished) &&
+           fields_number(fields, OPTION_KEEP_FINISHED_MAX, settings->keep_finished_max) &&
+           fields_number(fields, OPTION_KEEP_FINISHED_BYTES, settings->keep_finished_bytes) &&
+           fields_flag(fields, OPTION_KEEP_BODY, settings->keep_body);
+}
+
 static bool read_put_topic(struct request *request, const void *message)
 {
     const Tarry__V1__PutTopicRequest *put = message;
@@ -437,7 +444,7 @@ static bool read_put_topic(struct request *request, const void *message)
     set_topic(request, put->topic);
     if (!settings)
         return true;
-    set_body(request, (struct slice){0}, slice_of(settings->extension));
+    request_body(request, (struct slice){0}, slice_of(settings->extension));
     return fields_priority(fields, settings->priority) &&
            fields_duration(fields, OPTION_TTL, settings->ttl) &&
            fields_duration(fields, OPTION_LEASE_FOR, settings->lease_for) &&
@@ -449,7 +456,7 @@ static bool read_put_topic(struct request *request, const void *message)
            fields_flag(fields, OPTION_DEAD_LETTER_EXPIRED, settings->dead_letter_expired) &&
            fields_number(fields, OPTION_MAX_JOBS, settings->max_jobs) &&
            fields_text(fields, OPTION_PUSH_RATE, settings->push_rate) &&
-           read_flow(fields, settings);
+           read_flow(fields, settings) && read_keep(fields, settings);
 }
 
 static bool read_list_topics(struct request *request, const void *message)

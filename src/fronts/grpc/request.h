@@ -19,6 +19,7 @@ struct request {
     struct fields fields; /* of call->query */
     struct http_fault *fault;
     int64_t timeout_ms; /* or TIMEOUT_NONE */
+    struct buffer text; /* a body of REST, made from the message */
 };
 
 /* A method of the service. */
@@ -27,6 +28,7 @@ struct method {
     const char *rest;    /* name of the route of REST with the same rules */
     const char *pattern; /* that route; NULL: the first one of this name */
     const ProtobufCMessageDescriptor *message;
+    const ProtobufCMessageDescriptor *result; /* of a handler that answers in JSON; else NULL */
     enum http_body_kind body;
     bool names_topic; /* call->topic must be within the rights of the caller */
     /* Fills in the call. On false, *fault is set. */
@@ -44,6 +46,12 @@ struct request_bound {
 
 /* Returns the method of a call. */
 const struct method *request_method(const struct http_exchange *exchange);
+/* Returns how long a call waits: for the option `wait`, if it is given, but not beyond its deadline. */
+int64_t request_wait_ms(const struct request *request, bool has_wait);
+/* Sets the body of the call for its handler. */
+void request_body(const struct request *request, struct slice content_type, struct slice body);
+/* Sets the text of the request as the body. Returns false with *fault if it could not be written. */
+bool request_text_is_body(struct request *request);
 /* Carries out the call by the handler of REST. */
 void request_rest(struct http_call *call);
 

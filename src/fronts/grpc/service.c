@@ -7,6 +7,7 @@
 #include "grpc/proto_texts.h"
 #include "grpc/reflection.h"
 #include "grpc/timeout.h"
+#include "grpc/watch.h"
 #include "grpc/work.h"
 
 #include "audit/change.h"
@@ -18,7 +19,8 @@
 
 /* ---- the table of calls ---- */
 
-enum { METHODS_MAX = 32 };
+enum { METHODS_MAX = 40 };
+enum { TEXT_BYTES_MAX = 64 * 1024 * 1024 }; /* a body of REST; messages have at most 16 MiB */
 
 /* The same for every server of the process. */
 static struct request_bound bounds[METHODS_MAX];
@@ -117,6 +119,7 @@ static void handle(struct http_call *call)
                               .arena = &arena,
                               .fields = {.out = &call->query->fields, .fault = &fault},
                               .fault = &fault};
+    buffer_init(&request.text, TEXT_BYTES_MAX);
     const void *message = read_call(&request, bound->method);
     if (!message)
         http_answer_fault(call->exchange, &fault);
@@ -124,6 +127,7 @@ static void handle(struct http_call *call)
         bound->method->act(&request, message);
     else
         bound->handle(call);
+    buffer_fini(&request.text);
     arena_fini(&arena);
 }
 
@@ -146,10 +150,9 @@ static const struct http_route *find_rest(const struct http_shared *shared,
 }
 
 static void add_method(struct http_shared *shared, const struct method *method,
-                       struct request_bound *bound)
+                       const struct http_route *rest, struct request_bound *bound)
 {
-    const struct http_route *rest = find_rest(shared, method);
-    assert(rest && strlen(SERVICE) + strlen(method->name) < sizeof bound->pattern);
+    assert(strlen(SERVICE) + strlen(method->name) < sizeof bound->pattern);
     struct http_route row = *rest;
     bound->method = method;
     bound->handle = rest->handle;
@@ -180,7 +183,8 @@ static void show_proto(struct http_call *call)
 static void begin_stream(struct http_call *call)
 {
     struct http_fault fault;
-    void (*const begins[])(struct http_call *) = {work_begin, reflection_begin, health_watch};
+    void (*const begins[])(struct http_call *) = {work_begin, reflection_begin, health_watch,
+                                                  watch_begin};
     if (call->request->is_http_2) {
         begins[call->exchange->route->verb](call);
         return;
@@ -200,6 +204,7 @@ static void begin_stream(struct http_call *call)
 
 static const struct http_route own_routes[] = {
     STREAM(SERVICE "Work", "work", 0, ACCESS_CONSUME, EACH),
+    STREAM(SERVICE "Watch", "events", 3, ACCESS_READ, SHOWN),
     STREAM("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "grpc_reflection", 1,
            HTTP_FOR_CALLERS, NONE),
     STREAM("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "grpc_reflection", 1,
@@ -229,10 +234,15 @@ void grpc_add(struct http_shared *shared)
     static const struct http_route *const tables[] = {own_routes, NULL};
     static const struct http_part part = {
         .tables = tables, .open = work_open_front, .close = work_close_front};
+    static const struct method *const methods[] = {grpc_methods, grpc_batch_methods,
+                                                   grpc_schedule_methods};
     uint32_t count = 0;
-    for (const struct method *method = grpc_methods; method->name; method++) {
-        assert(count < METHODS_MAX);
-        add_method(shared, method, &bounds[count++]);
-    }
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        for (const struct method *method = methods[i]; method->name; method++) {
+            const struct http_route *rest = find_rest(shared, method);
+            assert(count < METHODS_MAX && (rest || methods[i] == grpc_schedule_methods));
+            if (rest) /* a build may lack the schedules */
+                add_method(shared, method, rest, &bounds[count++]);
+        }
     http_shared_add_part(shared, &part);
 }

@@ -20,6 +20,10 @@ bool settle_read(const Tarry__V1__AnswerRequest *answer, enum queue_verb verb,
            settle_lacks(answer->at && !is_again, "at", fault) &&
            settle_lacks(answer->body && !is_again, "body", fault) &&
            settle_lacks(answer->hold && (is_again || verb == QUEUE_EXTEND), "hold", fault) &&
+           settle_lacks(answer->result && verb != QUEUE_ACK && !(is_nack && answer->final),
+                        "result", fault) &&
+           settle_lacks(*answer->progress && verb != QUEUE_EXTEND, "progress", fault) &&
+           fields_text(fields, OPTION_PROGRESS, answer->progress) &&
            fields_duration(fields, OPTION_HOLD, answer->hold) &&
            fields_duration(fields, OPTION_DELAY, answer->delay) &&
            fields_text(fields, OPTION_ERROR, answer->error) &&

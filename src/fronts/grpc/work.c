@@ -478,6 +478,17 @@ static const struct queue_again *read_again(struct reading *reading,
     return api_body_check(again->content_type, again->body, &reading->fault) ? again : NULL;
 }
 
+/* Reads the result of a job, if there is one. */
+static bool read_result(struct reading *reading, const Tarry__V1__Body *result,
+                        struct queue_answer *out)
+{
+    if (!result)
+        return true;
+    out->result = slice_make(result->data.data, result->data.len);
+    out->result_type = slice_of(result->content_type);
+    return api_result_check(reading->work->front, out->result_type, out->result, &reading->fault);
+}
+
 /* Reads an answer. On false, the fault is that of the answer, not of the stream. */
 static bool read_one(struct reading *reading, const Tarry__V1__Answer *message,
                      struct queue_answer *out)
@@ -497,7 +508,7 @@ static bool read_one(struct reading *reading, const Tarry__V1__Answer *message,
         return false;
     api_fields_answer(&options, out);
     if (out->verb != QUEUE_AGAIN)
-        return true;
+        return read_result(reading, message->answer->result, out);
     out->again = read_again(reading, &options, message->answer);
     return out->again != NULL;
 }

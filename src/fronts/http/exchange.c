@@ -307,8 +307,18 @@ void http_answer_close(struct http_exchange *exchange)
     exchange->connection->wire->close(exchange);
 }
 
+static const struct http_format *format_of(const struct http_exchange *exchange)
+{
+    return exchange->route ? exchange->route->format : NULL;
+}
+
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
 {
+    const struct http_format *format = format_of(exchange);
+    if (__builtin_expect(format != NULL, 0)) {
+        format->json(exchange);
+        return;
+    }
     buffer_append_byte(&exchange->front->body, '\n');
     http_answer_end(exchange, status, "application/json");
 }
@@ -351,11 +361,6 @@ void http_answer_problem(struct http_exchange *exchange, enum http_problem probl
 }
 
 /* ---- object of a call ---- */
-
-static const struct http_format *format_of(const struct http_exchange *exchange)
-{
-    return exchange->route ? exchange->route->format : NULL;
-}
 
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id)
 {

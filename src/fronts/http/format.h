@@ -16,8 +16,15 @@ struct http_refusal;
 struct http_format {
     struct buffer *(*begin)(struct http_exchange *exchange);
     void (*add_job)(struct buffer *out, const struct queue_job *job, bool with_body);
+    /* Adds a job with its result and without its body. */
+    void (*add_ended)(struct buffer *out, const struct queue_job *job);
     void (*add_topic)(struct buffer *out, const struct queue_topic *topic);
     void (*add_result)(struct buffer *out, const struct queue_result *result);
+    /* Adds the result of a push. */
+    void (*add_push)(struct http_exchange *exchange, struct buffer *out,
+                     const struct queue_result *result);
+    /* Adds whether the batch of the answer is closed. */
+    void (*add_closed)(struct buffer *out, bool is_closed);
     void (*end)(struct http_exchange *exchange, struct slice cursor);
 
     void (*job)(struct http_exchange *exchange, const struct queue_job *job);
@@ -27,6 +34,8 @@ struct http_format {
     /* Answers a purge or a redrive. `seen` is 0 without a filter. */
     void (*affected)(struct http_exchange *exchange, uint64_t jobs, uint64_t seen,
                      bool is_complete);
+    /* Rewrites and ends an answer that its handler wrote as JSON. */
+    void (*json)(struct http_exchange *exchange);
     void (*refuse)(struct http_exchange *exchange, const struct http_refusal *refusal);
     size_t take_bytes_max; /* of a take's answer; jobs above it are returned */
 };

@@ -105,8 +105,10 @@ HTTP_OTHERS = {"reschedule", "cancel", "run", "closeBatch", "cancelMany", "runMa
                "deleteSchedule", "pauseSchedule", "resumeSchedule"}
 SQS_PUSHES = {"SendMessage": "send_message", "SendMessageBatch": "send_message_batch"}
 MYKIT_PUSHES, MYKIT_OTHERS = {"/push": "mykit_push"}, {"/delete", "/finish", "/reStore"}
-GRPC_PUSHES = {"Push": "grpc_push", "PushMany": "grpc_push_many"}
-GRPC_OTHERS = {"Take", "Ack", "Nack", "Extend", "Return", "Again", "Get", "List", "Cancel", "Reschedule", "Run", "CloseBatch", "ListMembers", "GetTopic", "ListTopics"}
+GRPC_PUSHES = {"Push": "grpc_push", "PushMany": "grpc_push_many", "PushBatch": "grpc_push_batch", "RunSchedule": "grpc_run_schedule",
+               "BackfillSchedule": "grpc_backfill_schedule"}
+GRPC_OTHERS = {"Take", "Ack", "Nack", "Extend", "Return", "Again", "Get", "List", "Cancel", "Reschedule", "Run", "CloseBatch", "ListMembers", "GetTopic", "ListTopics", "Wait", "PutSchedule",
+               "ApplySchedules", "DeleteSchedule", "PauseSchedule", "ResumeSchedule", "GetSchedule", "ListSchedules", "NextFires", "PreviewSchedule"}
 
 
 def test_every_operation_that_pushes_jobs_is_a_way_in():

@@ -157,13 +157,46 @@ def grpc_push_many(house, topic, count):
     return 0
 
 
+def grpc_push_batch(house, topic, count):
+    """As push_with_members."""
+    before = jobs_of(house, topic)
+    members = [{"job": {"topic": topic, "id": f"member-{n}", "body": b"x"}} for n in range(count - 1)]
+    with house.grpc() as stub, contextlib.suppress(grpc.RpcError):
+        stub.PushBatch(job={"topic": topic, "id": "waits", "body": b"x"}, members=members)
+    return jobs_of(house, topic) - before
+
+
+def grpc_schedule(stub, topic, start):
+    with contextlib.suppress(grpc.RpcError):
+        return bool(stub.PutSchedule(name="way", topic=topic, every={"seconds": 86400}, start={"seconds": start}, body=b"x").result)
+    return False
+
+
+def grpc_run_schedule(house, topic, count):
+    accepted = 0
+    with house.grpc() as stub:
+        for _ in range(count if grpc_schedule(stub, topic, 2208988800) else 0):
+            with contextlib.suppress(grpc.RpcError):
+                accepted += stub.RunSchedule(name="way").result == 8
+            time.sleep(0.002)  # two runs in one millisecond are one
+    return accepted
+
+
+def grpc_backfill_schedule(house, topic, count):
+    before, january = jobs_of(house, topic), 1767225600  # 2026-01-01
+    with house.grpc() as stub, contextlib.suppress(grpc.RpcError):
+        if grpc_schedule(stub, topic, january):
+            stub.BackfillSchedule(**{"name": "way", "from": {"seconds": january}, "to": {"seconds": january + count * 86400 - 43200}})
+    return jobs_of(house, topic) - before
+
+
 def import_lines(house, topic, count):
     lines = "".join(json.dumps({"topic": topic, "id": f"import-{n}", "body": "x"}) + "\n" for n in range(count))
     house.cli("import", "--retry-for", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
     return jobs_of(house, topic)
 
 
-WAYS = (push, push_by_id, push_batch, push_with_members, run_schedule, backfill_schedule, grpc_push, grpc_push_many, send_message, send_message_batch, mykit_push, put, import_lines)
+WAYS = (push, push_by_id, push_batch, push_with_members, run_schedule, backfill_schedule, grpc_push, grpc_push_many, grpc_push_batch, grpc_run_schedule, grpc_backfill_schedule, send_message, send_message_batch, mykit_push, put, import_lines)
 WITHOUT_CALLERS = (put,)  # the protocol has no such call
 
 
@@ -180,9 +213,10 @@ def sqs_operations():
 
 def grpc_methods():
     """(method, name of the HTTP call that it shares) of each row."""
-    table = (FRONTS / "grpc" / "methods.c").read_text(encoding="utf-8").split("grpc_methods[] = {")[1]
-    rows = re.findall(r'(?:\.name = |ANSWER\(|CHANGE\(|TOPIC\()"(\w+)",\s+(?:\.rest = )?"(\w+)"', table)
-    assert [name for name, _ in rows] and {name for name, _ in rows} | {"Work"} == set(MESSAGES.methods("tarry.v1.Queue"))
+    texts = [(FRONTS / "grpc" / f"{name}.c").read_text(encoding="utf-8") for name in ("methods", "batches", "schedules")]
+    table = "".join(re.split(r"struct method grpc_\w+\[\] = \{", text)[1] for text in texts)
+    rows = re.findall(r'(?:\.name = |ANSWER\(|CHANGE\(|TOPIC\(|SCHEDULE\()"(\w+)",\s+(?:\.rest = )?"(\w+)"', table)
+    assert [name for name, _ in rows] and {name for name, _ in rows} | {"Work", "Watch"} == set(MESSAGES.methods("tarry.v1.Queue"))
     return rows
 
 
