@@ -575,10 +575,9 @@ static void limits_survive_a_restart(void **state)
 {
     (void)state;
     NEEDS_ONE_SHARD();
-    uint64_t max_jobs = driver()->lacks & DRIVER_LACKS_GROUP_MAX_JOBS ? 0 : 9;
     set((struct topic_flow){.topic.limit = 4,
                             .group = {.limit = 2, .rate = {1000, FREQUENCY_SECOND}, .burst = 50}});
-    set_group("b", (struct group_settings){.weight = 7, .limits.limit = 1, .max_jobs = max_jobs});
+    set_group("b", (struct group_settings){.weight = 7, .limits.limit = 1, .max_jobs = 9});
     push_many("a", 5);
     push_many("b", 5);
     assert_int_equal(take_all(), 3);
@@ -594,7 +593,7 @@ static void limits_survive_a_restart(void **state)
     assert_true(group.has_settings);
     assert_int_equal(group.settings.weight, 7);
     assert_int_equal(group.settings.limits.limit, 1);
-    assert_int_equal(group.settings.max_jobs, max_jobs);
+    assert_int_equal(group.settings.max_jobs, 9);
     assert_int_equal(group.leased, 1);
     assert_int_equal(group.ready, 4);
     assert_int_equal(take_all(), 0);
@@ -1313,17 +1312,12 @@ static void the_order_changes_only_without_waiting_jobs(void **state)
 
 /* ---- the number of jobs of a group ---- */
 
-#define NEEDS_MAX_JOBS()                                                                           \
-    if (driver()->lacks & DRIVER_LACKS_GROUP_MAX_JOBS)                                             \
-        skip();                                                                                    \
-    NEEDS_ONE_SHARD()
-
 static const char *const sized_groups[] = {"", "a", "b"};
 
 static void a_full_group_rejects_new_jobs(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     set((struct topic_flow){.group_max_jobs = 2});
     for (size_t i = 0; i < 3; i++) {
         push_many(sized_groups[i], 1);
@@ -1344,7 +1338,7 @@ static void a_full_group_rejects_new_jobs(void **state)
 static void pushes_of_one_call_count_for_each_other(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     set((struct topic_flow){.group_max_jobs = 2});
     const struct queue_push pushes[] = {grouped("a", "1"), grouped("b", "2"), grouped("a", "3"),
                                         grouped("a", "4"), grouped("a", "1"), grouped("b", "5")};
@@ -1359,7 +1353,7 @@ static void pushes_of_one_call_count_for_each_other(void **state)
 static void the_maximum_of_a_group_replaces_that_of_the_topic(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     push_in("a", "1");
     push_in("b", "2"); /* before there is any maximum */
     set_group("a", (struct group_settings){.max_jobs = 2});
@@ -1382,7 +1376,7 @@ static void the_maximum_of_a_group_replaces_that_of_the_topic(void **state)
 static void every_end_of_a_job_makes_room_in_its_group(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     set((struct topic_flow){.group_max_jobs = 1});
     push_in("a", "1");
     expect_job("1");
@@ -1438,7 +1432,7 @@ static void every_end_of_a_job_makes_room_in_its_group(void **state)
 static void a_successor_counts_in_its_own_group_from_its_start(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     set((struct topic_flow){.group_max_jobs = 1});
     push_in("a", "1");
     expect_job("1");
@@ -1594,7 +1588,7 @@ static void sized_step(struct sized *sized, struct random *random)
 static void job_counts_of_groups_match_a_model(void **state)
 {
     (void)state;
-    NEEDS_MAX_JOBS();
+    NEEDS_ONE_SHARD();
     struct random random = seed_random("max_jobs of groups");
     struct sized sized = {.most = 2};
     set((struct topic_flow){.group_max_jobs = 2});

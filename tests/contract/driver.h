@@ -35,8 +35,7 @@ enum {
     DRIVER_LACKS_ORDER_OF_TOPICS =
         64,                  /* push order between topics of one push, if all else is equal */
     DRIVER_HIDES_NEXT = 128, /* the due of a successor */
-    DRIVER_LACKS_END_BY_REPLACE = 256, /* a wait continues for the job that replaces its own */
-    DRIVER_LACKS_GROUP_MAX_JOBS = 512
+    DRIVER_LACKS_END_BY_REPLACE = 256 /* a wait continues for the job that replaces its own */
 };
 
 struct driver {

@@ -230,7 +230,7 @@ extern const struct driver driver_redis_1, driver_redis_3, driver_redis_cluster;
 
 const struct driver driver_redis_1 = {
     .name = "redis_1",
-    .lacks = DRIVER_LACKS_ORDER_OF_TOPICS | DRIVER_LACKS_GROUP_MAX_JOBS,
+    .lacks = DRIVER_LACKS_ORDER_OF_TOPICS,
     .shards = 1,
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,

@@ -11,7 +11,7 @@ NONE = 2**48 - 1
 
 OK, CREATED, REPLACED, EXISTED, CANCELLED = range(5)
 NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = range(5, 10)
-BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE, TOPIC_FULL = 12, 14, 16, 23
+BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE, TOPIC_FULL, GROUP_FULL = 12, 14, 16, 23, 34
 DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
 DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
 ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
@@ -108,9 +108,9 @@ def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict
                                                                      dead_letter_expired, dedup) + limits
 
 
-def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_burst=0, strict=False):
+def flow(limit=0, rate=(0, 0), burst=0, group_limit=0, group_rate=(0, 0), group_burst=0, group_jobs=0, strict=False):
     """Limits and rates of a topic. rate: count and unit (1: per second)."""
-    return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", 0, int(strict))
+    return pack(">I4I4BI4", limit, *rate, burst) + pack(">I4I4BI4", group_limit, *group_rate, group_burst) + pack(">I6B", group_jobs, int(strict))
 
 
 GO, HOLD, STOP = 1, 2, 3
@@ -464,10 +464,10 @@ class Shard:
                 return out
             cursor = (jobs[-1].due, jobs[-1].sequence)
 
-    def group(self, verb, topic, name, weight=0, limit=0, rate=(0, 0), burst=0, paused=0, until=0):
+    def group(self, verb, topic, name, weight=0, limit=0, rate=(0, 0), burst=0, max_jobs=0, paused=0, until=0):
         """Returns the status, and the group: (ready, leased, held by, held until, oldest due, settings)."""
-        packed = pack(">BI4I4BI4I6BI6", weight, limit, *rate, burst, 0, paused, until)
-        words = (verb, topic, name, 1000, packed, TOO_MANY_GROUPS)
+        packed = pack(">BI4I4BI4I6BI6", weight, limit, *rate, burst, max_jobs, paused, until)
+        words = (verb, topic, name, 1000, packed, TOO_MANY_GROUPS, NOT_EMPTY)
         answer = self.call("group", "", *words) if verb == GROUP_GET else self.change_call("group", *words)
         return answer.rest[0], unpack(">I6I6BI6I6", answer.more[0]) if answer.more else None
 

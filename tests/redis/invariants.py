@@ -13,7 +13,8 @@ DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset"}
+             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset",
+             "waits": "hash"}
 PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash"}
@@ -394,7 +395,7 @@ class _Topic:
     def judge_groups(self):
         """What is kept of each group is what a scan of the jobs finds; groups that may be served, and only these, have their turn."""
         if not self.hash.flags & state.GROUPED:
-            for kind in ("groups", "group", "wakes", "turns"):
+            for kind in ("groups", "group", "wakes", "turns", "waits"):
                 if self.kinds.get(kind):
                     self.blame(f"has {kind}, and nobody looks for it")
             if any(job.group for job in self.jobs.values()):
@@ -414,6 +415,7 @@ class _Topic:
                 ready[job.group] += 1
                 head = (0 if self.is_strict and job.attempt else job.due, job.sequence)
                 heads[job.group][job.priority] = min(head, heads[job.group].get(job.priority, head))
+        self.judge_delayed()
         own, turns = self.get("group"), collections.defaultdict(set)
         for name in set(groups) | set(in_flight) | set(ready) | set(tried):
             group = groups.get(name)
@@ -445,6 +447,14 @@ class _Topic:
             self.blame("a group with ready jobs is served and held, or neither")
         for name in set(self.get("wakes")) - set(groups):
             self.blame(f"wakes a group that is not kept: {name!r}")
+
+    def judge_delayed(self):
+        """The delayed jobs of each group are counted if the topic says so."""
+        delayed = collections.Counter(self.jobs[member[6:]].group for member, where in self.places.items() if where.startswith(("fresh", "leaf")))
+        counted = {name: int(count) for name, count in self.get("waits").items()}
+        wanted = dict(delayed) if self.hash.flow_bits & 4 else {}
+        if counted != wanted:
+            self.blame(f"counts delayed jobs by group {counted}, a scan finds {wanted}")
 
     def evaluate_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]

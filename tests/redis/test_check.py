@@ -755,6 +755,31 @@ def spoil_group(name, **fields):
     return with_groups(spoil)
 
 
+def with_delayed(shard):
+    """One delayed job of the group a more, and the group has a maximum of jobs."""
+    shard.group(GROUP_PUT, "t", "a", max_jobs=1000)
+    shard.push("t", job("a3", delay=3_600_000, group="a"))
+    assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
+
+
+def spoil_delayed(**counts):
+    """Sets the counts of delayed jobs of these groups; None: removes one."""
+    def spoil(shard):
+        with_delayed(shard)
+        for name, count in counts.items():
+            if count is None:
+                shard.client.hdel(f"{shard.tag}:waits:t", name)
+            else:
+                shard.client.hset(f"{shard.tag}:waits:t", name, count)
+    return with_groups(spoil)
+
+
+def stop_counting(shard):
+    """The topic has forgotten that it counts, as after the loss of its figures."""
+    with_delayed(shard)
+    spoil_topic(flow_bits=2)(shard)
+
+
 def spoil_strict(**fields):
     """A group of another, strict topic, of which one tried job waits in front of a newer one."""
     def spoil(shard):
@@ -781,6 +806,10 @@ GROUPS = {
     "a group that wakes for nothing": (with_groups(lambda shard: shard.client.zadd(f"{shard.tag}:wakes:t", {b"nobody": 2**45})), "names 'nobody'"),
     "unreadable settings of a group": (with_groups(lambda shard: shard.client.hset(f"{shard.tag}:group:t", "a", b"short")), "the settings of the group 'a'"),
     "a count of jobs that may be delivered": (with_groups(lambda shard: spoil_topic(flow_open=77)(shard)), "counts 77 jobs that may be delivered"),
+    "a group with more delayed jobs than there are": (spoil_delayed(a=5), "the group 'a' counts 5 delayed jobs, but there are 1"),
+    "a group with fewer delayed jobs than there are": (spoil_delayed(a=None), "the group 'a' counts no delayed job, but there are 1"),
+    "a group without delayed jobs": (spoil_delayed(x=2), "the group 'x' counts 2 delayed jobs, but there are 0"),
+    "delayed jobs that are not counted": (with_groups(stop_counting), "does not count the delayed jobs of its groups"),
     "groups without the flag": (with_groups(lambda shard: without(state.GROUPED)(shard)), "of a group, but the topic lacks the flag"),
 }
 
@@ -865,7 +894,7 @@ def with_all_keys(shard):
     taken = {found.id: found for found in shard.take("t")}
     assert [status for status, *_ in shard.answer((ACK, taken[b"kept"].delivery), (NACK, taken[b"failed"].delivery))] == [OK, OK]
     shard.push("t", job("last", own={"ttl": 60_000}), job("grouped", group="a"), job("waits", group="b"))
-    shard.group(GROUP_PUT, "t", "b", paused=1, until=2**42)
+    shard.group(GROUP_PUT, "t", "b", max_jobs=100, paused=1, until=2**42)
     assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
     keys = sorted(key for key in shard.client.scan_iter(f"{shard.tag}:*") if re.match(rb"[a-z]+:t(:\d+(:.+)?)?$", key[len(shard.tag) + 1:]))
     assert {key.split(b":")[2].decode() for key in keys} == KINDS

@@ -1,6 +1,7 @@
-"""A topic's max_jobs: the share of one shard of eight, rounded up."""
+"""The max_jobs of a topic and of its groups: the share of one shard of eight, rounded up."""
 
-from abi import CREATED, REPLACED, TOPIC_FULL, TOPIC_PUT, job, settings
+import state
+from abi import CREATED, GROUP_FULL, GROUP_PUT, NOT_EMPTY, OK, REPLACED, TOPIC_FULL, TOPIC_PUT, flow, job, settings
 
 
 def statuses(answers):
@@ -33,3 +34,36 @@ def test_dead_ones_count(shard):
     shard.topic(TOPIC_PUT, "t", settings(max_jobs=8), 1)
     assert statuses(shard.push("t", job("dead", past=(1, 3, b"gave up")))) == [CREATED]
     assert statuses(shard.push("t", job("new"))) == [TOPIC_FULL]
+
+
+def put_group_jobs(shard, most):
+    return shard.topic(TOPIC_PUT, "t", settings(flow=flow(group_jobs=most)), 1)[0]
+
+
+def test_a_group_has_its_own_maximum(shard):
+    put_group_jobs(shard, 16)
+    assert statuses(shard.push("t", *(job(f"{group}{i}", group=group, delay=i * 60000) for i in range(3) for group in "ab"))) == [CREATED] * 4 + [GROUP_FULL] * 2
+    shard.group(GROUP_PUT, "t", "a", max_jobs=24)
+    assert statuses(shard.push("t", job("a3", group="a"), job("a4", group="a"), job("b3", group="b"))) == [CREATED, GROUP_FULL, GROUP_FULL]
+
+
+def test_a_job_that_changes_its_group_makes_room_for_the_next_of_the_same_call(shard):
+    put_group_jobs(shard, 8)
+    assert statuses(shard.push("t", job("1", group="a"), job("1", group="b"), job("2", group="a"), job("3", group="b"))) == [CREATED, REPLACED, CREATED, GROUP_FULL]
+
+
+def test_jobs_from_before_are_counted(shard):
+    shard.push("t", *(job(f"{i}", group="a" if i % 3 else None, delay=i * 6000) for i in range(300)))
+    assert put_group_jobs(shard, 2400) == OK
+    assert shard.client.hgetall(f"{shard.tag}:waits:t") == {b"": b"99", b"a": b"200"}  # one is due at once
+    assert statuses(shard.push("t", *(job(f"new{i}", group="a") for i in range(101)))) == [CREATED] * 100 + [GROUP_FULL]
+
+
+def test_more_jobs_than_one_call_may_count_are_not_counted(shard):
+    shard.push("t", job("delayed", group="a", delay=3_600_000))
+    shard.check = False  # a count of jobs that do not exist
+    state.topic_change(shard.client, shard.tag, "t", delayed=100_001)
+    assert put_group_jobs(shard, 8) == NOT_EMPTY
+    assert shard.group(GROUP_PUT, "t", "a", max_jobs=8)[0] == NOT_EMPTY
+    assert shard.group(GROUP_PUT, "t", "a", weight=2)[0] == OK
+    state.topic_change(shard.client, shard.tag, "t", delayed=1)

@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, GROUP_DELETE, GROUP_PUT, IS_LEASED, LEASED, NACK, NONE, OK, READY,
+from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, GROUP_DELETE, GROUP_FULL, GROUP_PUT, IS_LEASED, LEASED, NACK, NONE, OK, READY,
                  REFUSE, RESCHEDULE, RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, flow, job, settings)
 
 TOPICS = ("plain", "ttl", "dedup", "short", "kept", "groups", "limits", "strict")
@@ -36,9 +36,9 @@ class Actor:
     def some_flow(self, name):
         pick = self.random.choice
         if name == "groups":
-            return pick((None, flow(group_limit=pick((0, 1, 3)), group_rate=pick(((0, 0), (20, 1))), limit=pick((0, 5)))))
+            return pick((None, flow(group_limit=pick((0, 1, 3)), group_jobs=pick((0, 0, 9)), group_rate=pick(((0, 0), (20, 1))), limit=pick((0, 5)))))
         if name == "strict":
-            return flow(strict=self.random.random() < 0.9, limit=pick((0, 0, 5)), group_rate=pick(((0, 0), (0, 0), (20, 1))))
+            return flow(strict=self.random.random() < 0.9, group_jobs=pick((0, 0, 9)), limit=pick((0, 0, 5)), group_rate=pick(((0, 0), (0, 0), (20, 1))))
         return flow(limit=pick((0, 1, 7)), rate=pick(((0, 0), (10, 1))), burst=pick((0, 3))) if name == "limits" else None
 
     def step(self):
@@ -66,6 +66,9 @@ class Actor:
                             priority=pick((None, None, None, 0, 100, 65535)), own=own, past=past,
                             keep=pick((None, None, None, None, 0, 700, 3000)), awaits=self.random.random() < 0.1, group=group))
         for status, state, due in self.again(lambda ticket: self.shard.push(name, *jobs, ticket=ticket)):
+            if status == GROUP_FULL:
+                assert state == due == 0
+                continue
             assert (status == IS_LEASED) == (state == LEASED and status not in (EXISTED, 6)), (status, state)
             assert state in (DELAYED, READY, LEASED, DEAD, FINISHED) and (due > 0) == (state != FINISHED)
 
@@ -134,7 +137,7 @@ class Actor:
     def group(self):
         pick = self.random.choice
         until = pick((0, self.shard.call("look").now - self.shard.jumped_ms + 500))
-        self.shard.group(pick((GROUP_PUT, GROUP_PUT, GROUP_DELETE)), "groups", pick(("a", "b", "", "x")), weight=pick((0, 1, 7, 100)), limit=pick((0, 2)),
+        self.shard.group(pick((GROUP_PUT, GROUP_PUT, GROUP_DELETE)), "groups", pick(("a", "b", "", "x")), weight=pick((0, 1, 7, 100)), limit=pick((0, 2)), max_jobs=pick((0, 0, 9, 17)),
                          rate=pick(((0, 0), (5, 1))), burst=pick((0, 2)), paused=pick((0, 0, 1)), until=until)
 
     def redrive(self):

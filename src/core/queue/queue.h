@@ -83,7 +83,8 @@ enum queue_status {
     QUEUE_WAITS,            /* push: a job that waits for its members cannot be replaced */
     QUEUE_TOO_MANY_BATCHES, /* push: BATCHES_MAX jobs of the store wait for members */
     QUEUE_TOO_MANY_MEMBERS, /* push: the batch has BATCH_MEMBERS_MAX members */
-    QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased */
+    QUEUE_NOT_EMPTY, /* settings: group_order and one_shard change only while no job waits or is leased; Redis counts
+                      * the jobs of groups only if few are delayed */
     QUEUE_STATUSES /* number of statuses */
 };
 

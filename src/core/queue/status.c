@@ -87,8 +87,9 @@ static const struct {
                                 "the batch has 1,000,000 members; begin another batch"},
     [QUEUE_NOT_EMPTY] = {"not_empty",
                          "group_order and one_shard can be changed only while the topic "
-                         "has no waiting and no leased jobs; purge the topic, or use "
-                         "another one"},
+                         "has no waiting and no leased jobs, and on Redis a topic gets its first "
+                         "group_max_jobs or max_jobs of a group only while at most 100000 of its "
+                         "jobs are delayed; purge the topic, or use another one"},
     [QUEUE_DRAINING] = {"draining", "the server accepts no new jobs, because it is being drained; "
                                     "push to another server, or try again later"},
     [QUEUE_UNSUPPORTED] =

@@ -624,6 +624,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .groups = true,
                                .batches = true,
                                .strict_groups = true,
+                               .group_max_jobs = true,
                                .soon = true};
     memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);
 }

@@ -835,7 +835,8 @@ static bool group_begin(struct redis_shard *shard, const struct queue_group_call
     redis_command_number(args, shard->options.topics_max);
     redis_pack_group(args, &group->settings);
     redis_command_number(args, QUEUE_TOO_MANY_GROUPS);
-    return inquiry_begin(inquiry, changes ? 6 : 7);
+    redis_command_number(args, QUEUE_NOT_EMPTY);
+    return inquiry_begin(inquiry, changes ? 7 : 8);
 }
 
 enum { GROUP_ELEMENTS = 2 };

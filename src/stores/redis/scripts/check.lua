@@ -48,7 +48,7 @@ local TYPES = {core = 'string', name = 'string', listened = 'string', topics = '
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset', batches = 'hash'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
-                        groups = 'hash', group = 'hash', wakes = 'zset', turns = 'zset'}
+                        groups = 'hash', group = 'hash', wakes = 'zset', waits = 'hash', turns = 'zset'}
 local TYPE_OF_MEMBERS = 'set' -- of the key of an open batch, which is named by a number in place of a topic
 local NUMBERED = {leaf = true, ready = true, page = true, turns = true}
 

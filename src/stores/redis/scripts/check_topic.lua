@@ -344,15 +344,50 @@ local function check_turns(priority, wanted)
     end
 end
 
+-- Returns whether the topic must count the delayed jobs of its groups. `settings`: of its groups, {name, settings, …}.
+local function must_count(settings)
+    local of_topic = settings_of(t).flow
+    if of_topic and of_topic.group_jobs > 0 then return true end
+    for i = 2, #settings, 2 do
+        if flow.own_is_whole(settings[i]) and flow.own_max_jobs(settings[i]) > 0 then return true end
+    end
+    return false
+end
+
+local function check_delayed(settings)
+    if not t.flow.counts then
+        if must_count(settings) then
+            if find(t.name, '', 'does not count the delayed jobs of its groups, which have a maximum of jobs', 'counted') then flow.count_all(t) end
+        elseif call('EXISTS', t.waits) == 1 and find(t.name, '', 'has counts of delayed jobs of groups, and nothing asks for them', 'dropped') then
+            call('DEL', t.waits)
+        end
+        return
+    end
+    local found, kept = flow.delayed_found(t), call('HGETALL', t.waits)
+    for i = 1, #kept, 2 do
+        local name, count = kept[i], tonumber(kept[i + 1])
+        local real = found[name] or 0
+        found[name] = nil
+        if count ~= real and find(t.name, '', format("the group '%s' counts %s delayed jobs, but there are %d", name, kept[i + 1], real), 'counted again') then
+            if real > 0 then call('HSET', t.waits, name, text_of(real)) else call('HDEL', t.waits, name) end
+        end
+    end
+    for name, real in pairs(found) do
+        if find(t.name, '', format("the group '%s' counts no delayed job, but there are %d", name, real), 'counted again') then call('HSET', t.waits, name, text_of(real)) end
+    end
+end
+
 local function check_groups()
     step.looked = 1
     if not exists then return '' end
     if not has(t, flow.GROUPED) then
-        if call('EXISTS', t.groups, t.group_settings, t.wakes) > 0 and find(t.name, '', 'has groups, but lacks the flag', 'flag set') then flow.group_all(t) end
+        if call('EXISTS', t.groups, t.group_settings, t.wakes, t.waits) > 0 and find(t.name, '', 'has groups, but lacks the flag', 'flag set') then flow.group_all(t) end
         if not has(t, flow.GROUPED) then return '' end
     end
-    if call('HLEN', t.groups) + call('ZCARD', t.priorities) + call('ZCARD', t.held) + (flow.is_strict(t) and call('HLEN', t.tries) or 0) > GROUPS_MAX then
-        find(t.name, '', 'has too many groups, leases or tried jobs to count them in one step', 'run it again when there are fewer', 3)
+    local to_count = call('HLEN', t.groups) + call('ZCARD', t.priorities) + call('ZCARD', t.held) + (flow.is_strict(t) and call('HLEN', t.tries) or 0)
+    if t.flow.counts then to_count = to_count + t.f[AT.delayed] + t.f[AT.retrying] end
+    if to_count > GROUPS_MAX then
+        find(t.name, '', 'has too many groups, leases, tried or delayed jobs to count them in one step', 'run it again when there are fewer', 3)
         return ''
     end
     if call('EXISTS', t.group_settings) == 1 and not t.flow.has_own
@@ -365,6 +400,7 @@ local function check_groups()
             call('HDEL', t.group_settings, settings[i])
         end
     end
+    check_delayed(settings)
     local in_flight, tried, ready, priorities = in_flight_found(), tried_found(), ready_found()
     local stored, names, wanted, open = call('HGETALL', t.groups), {}, {}, 0
     local shut = flow.none_shut()
@@ -432,8 +468,8 @@ end
 
 -- Drops what a deleted topic left: a topic of that name that is created later would begin with it.
 local function check_remains()
-    if step.is_gone(t) and call('EXISTS', t.extension, t.kept, t.groups, t.group_settings, t.wakes) > 0 and find(t.name, '', 'the topic does not exist, but a part of its settings or figures does', 'dropped') then
-        call('DEL', t.extension, t.kept, t.groups, t.group_settings, t.wakes)
+    if step.is_gone(t) and call('EXISTS', t.extension, t.kept, t.groups, t.group_settings, t.wakes, t.waits) > 0 and find(t.name, '', 'the topic does not exist, but a part of its settings or figures does', 'dropped') then
+        call('DEL', t.extension, t.kept, t.groups, t.group_settings, t.wakes, t.waits)
     end
     return ''
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- The settings of a group: reads, sets and removes them. Settings are as stored (flow.lua).
 local ticket, verb, name, group, topics_max, settings = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local GET, PUT, SETTINGS_MAX, TOO_MANY_GROUPS = 1, 2, 10000, tonumber(ARGV[7])
+local GET, PUT, SETTINGS_MAX, TOO_MANY_GROUPS, NOT_EMPTY = 1, 2, 10000, tonumber(ARGV[7]), tonumber(ARGV[8])
 begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
@@ -23,5 +23,6 @@ end
 if verb == PUT and call('HLEN', t.group_settings) >= SETTINGS_MAX and call('HEXISTS', t.group_settings, group) == 0 then
     return changed(ticket, pack('>B', TOO_MANY_GROUPS))
 end
+if verb == PUT and flow.own_max_jobs(settings) > 0 and not flow.may_count(t) then return changed(ticket, pack('>B', NOT_EMPTY)) end
 if verb == PUT or t.flow and t.f[1] >= flow.GROUPED then flow.own_put(t, group, verb == PUT and settings or '') end
 return changed(ticket, pack('>B', OK), {t.flow and flow.shown(t, flow.group(t, group)) or NO_GROUP})

@@ -89,7 +89,7 @@ local function topic_end(t)
     local totals = {}
     for i = AT.pushed, AT.redriven do totals[#totals + 1] = pack('>I6', max(0, t.f[i])) end
     call('HSET', MOVES, 'totals', table.concat(totals))
-    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order, t.groups, t.wakes)
+    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order, t.groups, t.wakes, t.waits)
     call('ZREM', TOPICS, t.name)
     call('SREM', UNPACKED, t.name)
     t.is_deleted = true

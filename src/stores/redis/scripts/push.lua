@@ -100,11 +100,24 @@ end
 
 local pushed, default = 0, t and settings_of(t)
 local room = t and topic_rules.room_of(t)
+local rooms = t and t.flow and t.flow.counts and {} -- by group: how many new jobs it may have; nil: not known yet
+
+-- Takes room for a new job in its group. Returns whether there was any.
+local function group_takes(record)
+    local group = flow.group_in(record)
+    if not rooms[group] then
+        hang_new()
+        rooms[group] = flow.room_of(t, group) or NONE
+    end
+    rooms[group] = rooms[group] - 1
+    return rooms[group] >= 0
+end
 local has_ttl = t and default.ttl > 0
 
 -- Hangs a stored job; those that need no look are hung together at the end.
 local function hang_later(id, flags, priority, sequence, due, record)
     if due > now then
+        if t.flow then flow.delayed(t, flags >= flow.RECORD and flow.group_in(record) or '', 1) end
         if later then
             local at = #later
             later[at + 1], later[at + 2] = text_of(due), pack('>I6c0', sequence, id)
@@ -178,16 +191,17 @@ local function push(id, spec, tail, sequence, exists)
         if status then return pack('>BBI6', status, status == BAD_OPTION and FINISHED or 0, 0) end
         if links.waits then due, is_wall = batches.first_due(links), false end
     end
-    if room and not replaces then
-        if room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
-        room = room - 1
-    end
-
     if choice % 8 < 4 then priority = default.priority end
     local has_own_time, has_group = flags % 64 >= 32, flags >= flow.RECORD
     flags = flags % 8 + (is_wall and 8 or 0) + (has_own_time and 32 or 0) + (has_group and flow.RECORD or 0)
     if has_group then flow.group_all(t) end
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
+    if not replaces then
+        if room and room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
+        if rooms and not group_takes(record) then return pack('>BBI6', topic_rules.GROUP_FULL, 0, 0) end
+        if room then room = room - 1 end
+    end
+    if rooms and (replaces or dead) then rooms = {} end -- other jobs than new ones change the counts
     if replaces then
         store_new()
         local answer, is_next, kept = meet(id, on_conflict > 0 and on_conflict or default.on_conflict, record, due, links)

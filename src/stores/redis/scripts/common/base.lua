@@ -164,7 +164,7 @@ local function keys_make(name)
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
         expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
         done = T .. ':done:' .. name, kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':',
-        groups = T .. ':groups:' .. name, group_settings = T .. ':group:' .. name, turns = T .. ':turns:' .. name .. ':', wakes = T .. ':wakes:' .. name}}
+        groups = T .. ':groups:' .. name, group_settings = T .. ':group:' .. name, turns = T .. ':turns:' .. name .. ':', wakes = T .. ':wakes:' .. name, waits = T .. ':waits:' .. name}}
     shard_topics[name] = keys
     return keys
 end

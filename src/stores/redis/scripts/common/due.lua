@@ -48,6 +48,7 @@ local function move_looking(t, due)
                 local j = job_make(t, ids[i], records[i], tries[i])
                 if j.flags % 32 < batches.RECORD or not batches.due(t, j) then
                     count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+                    if t.flow then flow.delayed(t, flow.group_of(j), -1) end
                     ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, flow.group_of(j))
                     expire_later(t, j)
                 end

@@ -3,7 +3,8 @@
 function flow.fill()
 
 local TOPIC = '>I6I7I6I6BI6I6I6I6I6' -- pass, bucket, end of a hold, ready jobs of groups that may be served, bits, ready jobs of other groups by SHUT_BY
-local WAS_OPEN, HAS_OWN = 1, 2      -- bits: jobs could be delivered when the topic was written; some groups have settings of their own
+local WAS_OPEN, HAS_OWN, COUNTS = 1, 2, 4 -- bits: jobs could be delivered when the topic was written; some groups have settings of their own; the delayed jobs of each
+                                    -- group are counted
 local GROUP = '>BI4I4I6I7I6I4B'     -- bits, in flight, tried, pass, bucket, end of a hold, ready jobs, heads
 local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
@@ -14,7 +15,7 @@ local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
 local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD = 1, 2, 3, 4, 5, 6, 7 -- enum flow_held
 local SHUT_BY = {GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD}
-local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0}
+local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0, group_jobs = 0}
 local NOTHING = {}
 
 local function now_us()
@@ -90,21 +91,23 @@ function flow.read(text, at)
     local w, bits, shut = {}, nil, {}
     w.pass, w.full, w.hold, w.open, bits, shut[GROUP_LIMIT], shut[GROUP_RATE], shut[GROUP_PAUSED], shut[GROUP_ORDER], shut[HOLD] = unpack_from(TOPIC, text, at)
     w.shut = shut
-    w.was_open, w.has_own = bits % 2 == WAS_OPEN, bits >= HAS_OWN
+    w.was_open, w.has_own = bits % 2 == WAS_OPEN, bits % COUNTS >= HAS_OWN
+    w.counts = bits >= COUNTS
     return w
 end
 
 function flow.text(t)
     local w, shut = t.flow, {}
+    local bits = (w.was_open and WAS_OPEN or 0) + (w.has_own and HAS_OWN or 0) + (w.counts and COUNTS or 0)
     for i = 1, #SHUT_BY do shut[i] = max(0, w.shut[SHUT_BY[i]]) end
-    return pack(TOPIC, w.pass, w.full, w.hold, max(0, w.open), (w.was_open and WAS_OPEN or 0) + (w.has_own and HAS_OWN or 0), unpack(shut))
+    return pack(TOPIC, w.pass, w.full, w.hold, max(0, w.open), bits, unpack(shut))
 end
 
 -- The topic has limits, a rate or a hold, or groups.
 function flow.begin(t)
     if t.flow then return end
     raise(t, flow.FLAG)
-    t.flow = {pass = 0, full = 0, hold = 0, open = 0, was_open = t.f[AT.ready] > 0, has_own = false, shut = flow.none_shut()}
+    t.flow = {pass = 0, full = 0, hold = 0, open = 0, was_open = t.f[AT.ready] > 0, has_own = false, counts = false, shut = flow.none_shut()}
     t.is_changed = true
 end
 
@@ -171,6 +174,10 @@ local function own_read(text)
     o.weight, o.limit, o.count, o.unit, o.burst, o.max_jobs, paused, o.paused_until = unpack_from(OWN, text)
     o.paused = paused == 1
     return o
+end
+
+function flow.own_max_jobs(text)
+    return own_read(text).max_jobs
 end
 
 function flow.own_is_whole(text)
@@ -393,10 +400,14 @@ function flow.tried(t, j, step)
 end
 
 -- These waiting jobs are about to be forgotten.
-function flow.purged(t, members)
-    for i = 1, is_strict(t) and #members or 0 do
+function flow.purged(t, members, are_delayed)
+    local counts = are_delayed and t.flow.counts
+    for i = 1, (counts or is_strict(t)) and #members or 0 do
         local j = job_find(t, sub(members[i], 7))
-        if j then flow.tried(t, j, -1) end
+        if j then
+            flow.tried(t, j, -1)
+            if counts then flow.delayed(t, flow.group_of(j), -1) end
+        end
     end
 end
 
@@ -406,6 +417,74 @@ function flow.tried_first(t, key)
     local found = {}
     for i = 1, #members do found[2 * i - 1], found[2 * i] = members[i], flow.due_of(t, members[i], 0) end
     return found
+end
+
+-- ---- how many jobs a group has, where group_max_jobs or max_jobs limits them ----
+
+local COUNTED_MAX = 100000 -- delayed jobs that one call counts
+
+-- A delayed job of the group was added (1) or removed (-1), if they are counted.
+function flow.delayed(t, name, step)
+    if not t.flow.counts then return end
+    local steps = t.delayed_steps or {}
+    t.delayed_steps, steps[name] = steps, (steps[name] or 0) + step
+end
+
+-- Writes what this call did to the counts of delayed jobs.
+local function delayed_settle(t)
+    local steps = t.delayed_steps
+    t.delayed_steps = nil
+    for name, step in pairs(steps) do
+        if step ~= 0 and call('HINCRBY', t.waits, name, text_of(step)) <= 0 then call('HDEL', t.waits, name) end
+    end
+end
+
+-- Returns how many delayed jobs each group has, by their records.
+function flow.delayed_found(t)
+    local found = {}
+    local function add(key)
+        local members = call('ZRANGE', key, '0', '-1')
+        for from = 1, #members, 64 do
+            local ids = {}
+            for i = from, min(from + 63, #members) do ids[#ids + 1] = sub(members[i], 7) end
+            for _, record in ipairs(call('HMGET', t.jobs, unpack(ids))) do
+                if record then
+                    local name = flow.group_in(record)
+                    found[name] = (found[name] or 0) + 1
+                end
+            end
+        end
+    end
+    add(t.fresh)
+    for _, leaf in ipairs(call('ZRANGE', t.index, '0', '-1')) do add(t.leaf .. leaf) end
+    return found
+end
+
+-- Returns whether the topic counts the jobs of its groups, or may begin to.
+function flow.may_count(t)
+    return t.flow and t.flow.counts or t.f[AT.delayed] + t.f[AT.retrying] <= COUNTED_MAX
+end
+
+-- From now on the delayed jobs of each group are counted; the ready and the leased ones are known.
+function flow.count_all(t)
+    flow.group_all(t)
+    if t.flow.counts then return end
+    local words = {}
+    for name, count in pairs(flow.delayed_found(t)) do words[#words + 1], words[#words + 2] = name, text_of(count) end
+    call('DEL', t.waits)
+    call_many('HSET', t.waits, words)
+    t.flow.counts, t.is_changed = true, true
+end
+
+-- Returns how many new jobs the group may have; nil: any number.
+function flow.room_of(t, name)
+    if not t.flow.counts then return nil end
+    local g = flow.group(t, name)
+    local most = g.own and g.own.max_jobs or 0
+    if most == 0 then most = (settings_of(t).flow or NO_FLOW).group_jobs end
+    if most == 0 then return nil end
+    if t.delayed_steps then delayed_settle(t) end
+    return share_of(most, core_more().shards) - tonumber(call('HGET', t.waits, name) or 0) - g.ready - g.in_flight
 end
 
 -- The lease of a job ended, in whatever way.
@@ -670,6 +749,7 @@ end
 
 -- Writes what this call did to the topic's groups, and notes what is to happen next.
 function flow.settle(t)
+    if t.delayed_steps then delayed_settle(t) end
     if t.dirty then groups_settle(t) end
     local is_open = flow.open_of(t) > 0
     if is_open ~= t.flow.was_open then t.flow.was_open, t.is_changed = is_open, true end
@@ -710,6 +790,7 @@ function flow.settings_changed(t)
     t.rules, t.is_strict = nil, nil
     if s and s.is_set then flow.begin(t) end
     if s and (s.is_of_groups or s.is_strict) then flow.group_all(t) end
+    if s and s.group_jobs > 0 then flow.count_all(t) end
     if not t.flow then return end
     t.flow.full, t.is_changed = fit(t.flow.full, (rules_of(t))), true
     if not is_grouped(t) then return end
@@ -734,6 +815,7 @@ function flow.own_put(t, name, text)
     else
         call('HSET', t.group_settings, name, text)
         g.own = own_read(text)
+        if g.own.max_jobs > 0 then flow.count_all(t) end
         if not t.flow.has_own then t.flow.has_own, t.is_changed = true, true end
     end
     g.rules = nil

@@ -92,7 +92,10 @@ local function unhang(t, j)
         expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
-        if t.flow then flow.tried(t, j, -1) end
+        if t.flow then
+            flow.tried(t, j, -1)
+            flow.delayed(t, flow.group_of(j), -1)
+        end
     elseif j.due > now and ready_remove(t, j) then -- it was due before the clock went back
         expiry_remove(t, j.member)
     end
@@ -121,6 +124,7 @@ local function hang(t, j)
         expire_later(t, j)
     else
         delayed_add(t, {j.due, j.member}, j.due, j.due)
+        if t.flow then flow.delayed(t, flow.group_of(j), 1) end
         count(t, j.attempt > 0 and 'retrying' or 'delayed', 1)
     end
 end

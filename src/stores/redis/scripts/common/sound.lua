@@ -99,7 +99,10 @@ local function rehang(t, j)
     call('ZREM', t.dead, j.member)
     call('ZREM', t.expiry, j.member)
     if not ready_remove(t, j) and t.flow and j.state == DELAYED then flow.tried(t, j, -1) end
-    if delayed_remove(t, j.due, j.member) then delayed_remove(t, j.due, j.member) end -- fresh and in a leaf
+    if delayed_remove(t, j.due, j.member) then
+        delayed_remove(t, j.due, j.member) -- fresh and in a leaf
+        if t.flow then flow.delayed(t, flow.group_of(j), -1) end
+    end
     local delivery = text_of(j.delivery)
     if j.state == LEASED_STATE then
         local other = call('HGET', LEASED, delivery)

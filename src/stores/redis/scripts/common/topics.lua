@@ -39,7 +39,7 @@ keeping.FLAG = 4096
 -- ---- pauses ----
 
 local TIMED = 1024
-local topic_rules = {FULL = 23, SUCCEEDING = 2048} -- of limits, pauses and successors; FULL: the status of a push; SUCCEEDING: a flag
+local topic_rules = {FULL = 23, GROUP_FULL = 34, SUCCEEDING = 2048} -- of limits, pauses and successors; FULL, GROUP_FULL: statuses of a push; SUCCEEDING: a flag
 
 function topic_rules.pause_has_end(t)
     return has(t, TIMED)
@@ -156,7 +156,7 @@ function topic_rules.flow_read(packed, at)
     local bits
     s.limit, s.count, s.unit, s.burst, s.group_limit, s.group_count, s.group_unit, s.group_burst, s.group_jobs, bits = unpack_from(FLOW, packed, at)
     s.is_strict, s.has_one_shard = bits % 2 == 1, bits >= 2
-    s.is_of_groups = s.group_limit > 0 or s.group_count > 0
+    s.is_of_groups = s.group_limit > 0 or s.group_count > 0 or s.group_jobs > 0
     s.is_set = s.is_of_groups or s.limit > 0 or s.count > 0
     return s
 end
@@ -196,11 +196,13 @@ local function settings_of(t)
     return known_settings[t.packed] or settings_read(t.packed)
 end
 
--- Returns whether a topic may get these settings: the order of its groups changes only while no job waits or is leased.
+-- Returns whether a topic may get these settings: the order of its groups changes only while no job waits or is leased, and a topic with more jobs than
+-- one call may count does not begin to count those of its groups.
 function topic_rules.may_be_set(t, packed)
     local before, f = settings_of(t).flow, t.f
     local after = packed ~= '' and (known_settings[packed] or settings_read(packed)).flow
     local is_changed = (before and before.is_strict or false) ~= (after and after.is_strict or false)
+    if after and after.group_jobs > 0 and not flow.may_count(t) then return false end
     return not is_changed or f[AT.delayed] + f[AT.retrying] + f[AT.ready] + f[AT.leased] == 0
 end
 
