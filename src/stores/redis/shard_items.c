@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 /* As in scripts/common/base.lua and topics.lua. */
-_Static_assert(QUEUE_TOPIC_FULL == 23 && QUEUE_GROUP_FULL == 34 && QUEUE_BATCH_CLOSED == 36 && QUEUE_NO_BATCH == 37 && QUEUE_WAITS == 38 &&
-                   QUEUE_TOO_MANY_BATCHES == 39 && QUEUE_TOO_MANY_MEMBERS == 40,
+_Static_assert(QUEUE_TOPIC_FULL == 23 && QUEUE_GROUP_FULL == 34 && QUEUE_BATCH_CLOSED == 36 &&
+                   QUEUE_NO_BATCH == 37 && QUEUE_WAITS == 38 && QUEUE_TOO_MANY_BATCHES == 39 &&
+                   QUEUE_TOO_MANY_MEMBERS == 40,
                "statuses of the scripts");
 enum { FAR_MS = 60000 /* as in scripts/common/base.lua: later jobs are packed */ };
 
