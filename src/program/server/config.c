@@ -301,7 +301,7 @@ static bool set_or_explain(struct config *config, const struct option *option, c
                            const char *text, bool more, char *error)
 {
     char right[ADDRESS_ERROR_BYTES];
-    config->given |= UINT64_C(1) << config_option_row(option);
+    config_rows_add(&config->given, config_option_row(option));
     if (option_set(option, config, text, more, right))
         return true;
     option_describe(option, right, sizeof right);
@@ -355,7 +355,7 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
  * to those of earlier flags of the same name. */
 static bool read_flags(struct config *config, int count, char *const *args, char *error)
 {
-    bool seen[CONFIG_OPTIONS_MAX] = {false};
+    struct config_rows seen = {0};
     for (int i = 0; i < count;) {
         const struct option *option;
         const char *value;
@@ -363,15 +363,15 @@ static bool read_flags(struct config *config, int count, char *const *args, char
         if (!next_flag(count, args, &i, &option, &value, error))
             return false;
         if ((option->kind == OPTION_NAMES || option->kind == OPTION_ORIGINS) &&
-            seen[config_option_row(option)]) {
+            config_rows_have(&seen, config_option_row(option))) {
             snprintf(all, sizeof all, "%s,%.*s", (const char *)config + option->offset,
                      OPTION_TEXT_BYTES, value);
             value = all;
         }
         snprintf(place, sizeof place, "--%s", option->name);
-        if (!set_or_explain(config, option, place, value, seen[config_option_row(option)], error))
+        if (!set_or_explain(config, option, place, value, config_rows_have(&seen, config_option_row(option)), error))
             return false;
-        seen[config_option_row(option)] = true;
+        config_rows_add(&seen, config_option_row(option));
     }
     return true;
 }
@@ -399,7 +399,7 @@ static int shown_bytes(const char *key)
 }
 
 /* Reads a line; `where` is FILE:LINE. */
-static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
+static bool read_line(struct config *config, char *line, const char *where, struct config_rows *seen, char *error)
 {
     struct key_value pair;
     enum key_value_line what = key_value_parse(line, &pair);
@@ -422,11 +422,11 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     if (option->offset == offsetof(struct config, config))
         return error_text(error, CONFIG_ERROR_BYTES,
                           "%s: 'config' cannot be in the file, name the file with --config", where);
-    bool more = seen[config_option_row(option)];
+    bool more = config_rows_have(seen, config_option_row(option));
     if (more && option->kind != OPTION_LISTEN)
         return error_text(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where,
                           key);
-    seen[config_option_row(option)] = true;
+    config_rows_add(seen, config_option_row(option));
     char why[CONFIG_ERROR_BYTES];
     if (set_or_explain(config, option, option->name, pair.value, more, why))
         return true;
@@ -449,7 +449,7 @@ static bool read_file(struct config *config, const char *path, char *error)
     if (!file)
         return error_text(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s",
                           path, strerror(errno));
-    bool seen[CONFIG_OPTIONS_MAX] = {false};
+    struct config_rows seen = {0};
     bool ok = true;
     char line[FILE_LINE_BYTES_MAX];
     for (int number = 1; ok && fgets(line, sizeof line, file); number++) {
@@ -461,7 +461,7 @@ static bool read_file(struct config *config, const char *path, char *error)
                      FILE_LINE_BYTES_MAX - 2);
             ok = false;
         } else {
-            ok = read_line(config, line, where, seen, error);
+            ok = read_line(config, line, where, &seen, error);
         }
     }
     if (ok && ferror(file)) {
@@ -543,7 +543,7 @@ static void note_fault(struct faults *faults, bool is_good, const char *error)
 static void check_lines(struct config *scratch, const char *path, struct faults *faults)
 {
     char line[FILE_LINE_BYTES_MAX], error[CONFIG_ERROR_BYTES], where[160];
-    bool seen[CONFIG_OPTIONS_MAX] = {false};
+    struct config_rows seen = {0};
     FILE *file = fopen(path, "re");
     size_t len = strlen(path);
     if (!file) {
@@ -554,7 +554,7 @@ static void check_lines(struct config *scratch, const char *path, struct faults 
     }
     for (int number = 1; fgets(line, sizeof line, file); number++) {
         snprintf(where, sizeof where, "%.128s:%d", len > 128 ? path + len - 128 : path, number);
-        note_fault(faults, read_line(scratch, line, where, seen, error), error);
+        note_fault(faults, read_line(scratch, line, where, &seen, error), error);
     }
     fclose(file);
 }
@@ -577,16 +577,16 @@ static void check_variables(struct config *scratch, config_environment *environm
 static void check_flags(struct config *scratch, int count, char *const *args, struct faults *faults)
 {
     char error[CONFIG_ERROR_BYTES], place[64];
-    bool seen[CONFIG_OPTIONS_MAX] = {false};
+    struct config_rows seen = {0};
     for (int i = 0; i < count;) {
         const struct option *option;
         const char *value;
         bool is_good = next_flag(count, args, &i, &option, &value, error);
         if (is_good) {
             snprintf(place, sizeof place, "--%s", option->name);
-            is_good = set_or_explain(scratch, option, place, value, seen[config_option_row(option)],
+            is_good = set_or_explain(scratch, option, place, value, config_rows_have(&seen, config_option_row(option)),
                                      error);
-            seen[config_option_row(option)] = true;
+            config_rows_add(&seen, config_option_row(option));
         }
         note_fault(faults, is_good, error);
     }

@@ -26,7 +26,7 @@
 enum {
     CONFIG_NAMES_BYTES = 1200,
     CONFIG_ERROR_BYTES = 512,
-    CONFIG_OPTIONS_MAX = 64,
+    CONFIG_OPTIONS_MAX = 128, /* may grow: a set of rows has a bit for each */
     CONFIG_VARIABLE_BYTES = 64
 };
 
@@ -42,6 +42,30 @@ enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 
 /* The other values are those of enum redis_durability. */
 enum { CONFIG_DURABILITY_ANY = 1 };
+
+/* A set of rows of the table of options. All zero: empty. */
+enum { CONFIG_ROWS_WORD_BITS = 64 };
+struct config_rows {
+    uint64_t words[(CONFIG_OPTIONS_MAX + CONFIG_ROWS_WORD_BITS - 1) / CONFIG_ROWS_WORD_BITS];
+};
+
+static inline void config_rows_add(struct config_rows *rows, size_t row)
+{
+    rows->words[row / CONFIG_ROWS_WORD_BITS] |= UINT64_C(1) << row % CONFIG_ROWS_WORD_BITS;
+}
+
+static inline bool config_rows_have(const struct config_rows *rows, size_t row)
+{
+    return rows->words[row / CONFIG_ROWS_WORD_BITS] >> row % CONFIG_ROWS_WORD_BITS & 1;
+}
+
+static inline bool config_rows_are_empty(const struct config_rows *rows)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < sizeof rows->words / sizeof rows->words[0]; i++)
+        all |= rows->words[i];
+    return !all;
+}
 
 struct config {
     char data[OPTION_TEXT_BYTES];
@@ -97,7 +121,7 @@ struct config {
     int64_t idle_timeout_ms;
     int64_t grace_ms;
     bool insecure, core_dumps, migrate, mykit_clear, drain;
-    uint64_t given; /* a bit for each row of the table that was set */
+    struct config_rows given; /* rows that were set */
 };
 
 /* Has the signature of getenv, so that tests need no real environment. */
@@ -111,12 +135,12 @@ bool config_load(struct config *out, int arg_count, char *const *args,
 /*
  * Applies a changed configuration while the server runs. Options that may change at run time take
  * the new value; the others in `fresh` are reset to their value in `before`. *taken and *kept are
- * the changed options, a bit for each row of the table, as in `given`.
+ * the rows of the changed options.
  */
-void config_take(const struct config *before, struct config *fresh, uint64_t *taken,
-                 uint64_t *kept);
+void config_take(const struct config *before, struct config *fresh, struct config_rows *taken,
+                 struct config_rows *kept);
 /* Writes the names of those rows, separated by commas. */
-void config_names(uint64_t rows, char *out, size_t out_bytes);
+void config_names(const struct config_rows *rows, char *out, size_t out_bytes);
 
 /*
  * Reports all errors of the configuration, not only the first: calls `report` for each. Returns their
@@ -218,7 +242,7 @@ void config_print_help(FILE *out);
 const struct option *config_option_find(const char *name);
 /* Returns the most similar option name, or NULL. */
 const char *config_option_nearest(const char *name);
-/* Returns the row in the table, which is also the bit in config.given. */
+/* Returns the row in the table, for a set of rows. */
 size_t config_option_row(const struct option *option);
 /* Returns the first of the named options that was set, or NULL. */
 const char *config_find_given(const struct config *config, const char *const *names);

@@ -186,7 +186,7 @@ static const struct option options[] = {
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
-_Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
+_Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "a set of rows has a bit for each");
 
 const struct option *config_options(size_t *count)
 {
@@ -230,7 +230,7 @@ size_t config_option_row(const struct option *option)
 const char *config_find_given(const struct config *config, const char *const *names)
 {
     for (; *names; names++)
-        if (config->given & (UINT64_C(1) << (config_option_row(config_option_find(*names)))))
+        if (config_rows_have(&config->given, config_option_row(config_option_find(*names))))
             return *names;
     return NULL;
 }

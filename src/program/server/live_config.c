@@ -24,32 +24,33 @@ static bool is_live(const struct option *option)
     return false;
 }
 
-void config_take(const struct config *before, struct config *fresh, uint64_t *taken, uint64_t *kept)
+void config_take(const struct config *before, struct config *fresh, struct config_rows *taken,
+                 struct config_rows *kept)
 {
     size_t count;
     const struct option *options = config_options(&count);
-    *taken = *kept = 0;
+    *taken = *kept = (struct config_rows){0};
     for (size_t i = 0; i < count; i++) {
         const void *was = (const char *)before + options[i].offset;
         void *is_now = (char *)fresh + options[i].offset;
         if (option_is_same(&options[i], was, is_now))
             continue;
         if (is_live(&options[i])) {
-            *taken |= UINT64_C(1) << i;
+            config_rows_add(taken, i);
             continue;
         }
-        *kept |= UINT64_C(1) << i;
+        config_rows_add(kept, i);
         memcpy(is_now, was, option_bytes(&options[i]));
     }
 }
 
-void config_names(uint64_t rows, char *out, size_t out_bytes)
+void config_names(const struct config_rows *rows, char *out, size_t out_bytes)
 {
     struct buffer text = {.at = out, .cap = out_bytes - 1, .bytes_max = out_bytes - 1};
     size_t count;
     const struct option *options = config_options(&count);
     for (size_t i = 0; i < count; i++)
-        if (rows & UINT64_C(1) << i)
+        if (config_rows_have(rows, i))
             buffer_append_format(&text, "%s%s", text.len ? "," : "", options[i].name);
     out[text.len] = '\0';
 }
@@ -73,16 +74,16 @@ static struct config *read_again(const struct live_config *live)
 bool live_config_reload(struct live_config *live, bool *is_changed, char *detail)
 {
     char left[CONFIG_NAMES_BYTES];
-    uint64_t taken = 0, kept = 0;
+    struct config_rows taken, kept;
     struct config *fresh = read_again(live);
     trouble_note(TROUBLE_CONFIGURATION, 0, !fresh);
     *is_changed = false;
     if (!fresh)
         return false;
     config_take(live->now, fresh, &taken, &kept);
-    config_names(taken, detail, CONFIG_NAMES_BYTES);
-    config_names(kept, left, sizeof left);
-    if (taken) {
+    config_names(&taken, detail, CONFIG_NAMES_BYTES);
+    config_names(&kept, left, sizeof left);
+    if (!config_rows_are_empty(&taken)) {
         live->fresh[live->count++] = fresh;
         live->now = fresh;
         *is_changed = true;
@@ -90,7 +91,7 @@ bool live_config_reload(struct live_config *live, bool *is_changed, char *detail
     } else {
         free(fresh);
     }
-    log_event(kept ? LOG_WARN : LOG_INFO, "configuration read again", LOG_TEXT("changed", detail),
+    log_event(config_rows_are_empty(&kept) ? LOG_INFO : LOG_WARN, "configuration read again", LOG_TEXT("changed", detail),
               LOG_TEXT("needs_restart", left));
     return true;
 }

@@ -400,6 +400,37 @@ CLAIM(names_file_and_line_of_a_fault)
     }
 }
 
+CLAIM(a_set_of_rows_has_a_bit_for_each_option)
+{
+    struct config_rows rows = {0};
+    for (size_t added = 0; added < CONFIG_OPTIONS_MAX; added++) {
+        assert_int_equal(config_rows_are_empty(&rows), added == 0);
+        config_rows_add(&rows, added);
+        for (size_t row = 0; row < CONFIG_OPTIONS_MAX; row++)
+            assert_int_equal(config_rows_have(&rows, row), row <= added);
+    }
+}
+
+CLAIM(each_option_that_is_set_is_found_and_no_other)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    size_t count;
+    const struct option *options = config_options(&count);
+    variables = NULL;
+    assert_true(load(&config, ARGS("--redis-password-file", "/x", "--listen", "127.0.0.1:1",
+                                   "--store", "redis://h"),
+                     error));
+    for (size_t i = 0; i < count; i++) {
+        const char *names[] = {options[i].name, NULL};
+        bool is_given = strcmp(options[i].name, "redis-password-file") == 0 ||
+                        strcmp(options[i].name, "listen") == 0 ||
+                        strcmp(options[i].name, "store") == 0;
+        if ((config_find_given(&config, names) != NULL) != is_given)
+            fail_msg("%s", options[i].name);
+    }
+}
+
 CLAIM(names_the_variable_of_a_fault)
 {
     struct config config;
