@@ -365,5 +365,13 @@ def test_commands_of_the_runbooks_print_their_output(condition, tmp_path):
                 server.kill()
 
 
+@pytest.mark.thorough("takes more than a minute")
+@pytest.mark.plain("the script has tokens of its own")
+def test_the_incidents_to_practise_with_are_reported():
+    done = subprocess.run([REPO / "scripts/incident", "--once"], env={**os.environ, "TARRY_BIN": str(BINARY)}, capture_output=True, text=True, timeout=900, check=False)
+    parts = "stuck target dead disk" if os.geteuid() == 0 else "stuck target dead"
+    assert (done.returncode, done.stdout) == (0, f"reported: {parts}\n"), done.stderr
+
+
 def test_each_page_is_typed():
     assert sorted(name.replace("-", "_") for name in NAMES) == sorted(one.__name__ for one in CONDITIONS)
