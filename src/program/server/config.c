@@ -369,7 +369,8 @@ static bool read_flags(struct config *config, int count, char *const *args, char
             value = all;
         }
         snprintf(place, sizeof place, "--%s", option->name);
-        if (!set_or_explain(config, option, place, value, config_rows_have(&seen, config_option_row(option)), error))
+        if (!set_or_explain(config, option, place, value,
+                            config_rows_have(&seen, config_option_row(option)), error))
             return false;
         config_rows_add(&seen, config_option_row(option));
     }
@@ -399,7 +400,8 @@ static int shown_bytes(const char *key)
 }
 
 /* Reads a line; `where` is FILE:LINE. */
-static bool read_line(struct config *config, char *line, const char *where, struct config_rows *seen, char *error)
+static bool read_line(struct config *config, char *line, const char *where,
+                      struct config_rows *seen, char *error)
 {
     struct key_value pair;
     enum key_value_line what = key_value_parse(line, &pair);
@@ -584,8 +586,8 @@ static void check_flags(struct config *scratch, int count, char *const *args, st
         bool is_good = next_flag(count, args, &i, &option, &value, error);
         if (is_good) {
             snprintf(place, sizeof place, "--%s", option->name);
-            is_good = set_or_explain(scratch, option, place, value, config_rows_have(&seen, config_option_row(option)),
-                                     error);
+            is_good = set_or_explain(scratch, option, place, value,
+                                     config_rows_have(&seen, config_option_row(option)), error);
             config_rows_add(&seen, config_option_row(option));
         }
         note_fault(faults, is_good, error);

@@ -14,6 +14,7 @@
 #ifndef TARRY_SERVER_CONFIG_H
 #define TARRY_SERVER_CONFIG_H
 
+#include "server/config_rows.h"
 #include "server/option.h"
 
 #include "net/listener.h"
@@ -23,12 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    CONFIG_NAMES_BYTES = 1200,
-    CONFIG_ERROR_BYTES = 512,
-    CONFIG_OPTIONS_MAX = 128, /* may grow: a set of rows has a bit for each */
-    CONFIG_VARIABLE_BYTES = 64
-};
+enum { CONFIG_NAMES_BYTES = 1200, CONFIG_ERROR_BYTES = 512, CONFIG_VARIABLE_BYTES = 64 };
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
@@ -42,30 +38,6 @@ enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 
 /* The other values are those of enum redis_durability. */
 enum { CONFIG_DURABILITY_ANY = 1 };
-
-/* A set of rows of the table of options. All zero: empty. */
-enum { CONFIG_ROWS_WORD_BITS = 64 };
-struct config_rows {
-    uint64_t words[(CONFIG_OPTIONS_MAX + CONFIG_ROWS_WORD_BITS - 1) / CONFIG_ROWS_WORD_BITS];
-};
-
-static inline void config_rows_add(struct config_rows *rows, size_t row)
-{
-    rows->words[row / CONFIG_ROWS_WORD_BITS] |= UINT64_C(1) << row % CONFIG_ROWS_WORD_BITS;
-}
-
-static inline bool config_rows_have(const struct config_rows *rows, size_t row)
-{
-    return rows->words[row / CONFIG_ROWS_WORD_BITS] >> row % CONFIG_ROWS_WORD_BITS & 1;
-}
-
-static inline bool config_rows_are_empty(const struct config_rows *rows)
-{
-    uint64_t all = 0;
-    for (size_t i = 0; i < sizeof rows->words / sizeof rows->words[0]; i++)
-        all |= rows->words[i];
-    return !all;
-}
 
 struct config {
     char data[OPTION_TEXT_BYTES];

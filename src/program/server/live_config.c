@@ -91,8 +91,8 @@ bool live_config_reload(struct live_config *live, bool *is_changed, char *detail
     } else {
         free(fresh);
     }
-    log_event(config_rows_are_empty(&kept) ? LOG_INFO : LOG_WARN, "configuration read again", LOG_TEXT("changed", detail),
-              LOG_TEXT("needs_restart", left));
+    log_event(config_rows_are_empty(&kept) ? LOG_INFO : LOG_WARN, "configuration read again",
+              LOG_TEXT("changed", detail), LOG_TEXT("needs_restart", left));
     return true;
 }
 

@@ -418,9 +418,10 @@ CLAIM(each_option_that_is_set_is_found_and_no_other)
     size_t count;
     const struct option *options = config_options(&count);
     variables = NULL;
-    assert_true(load(&config, ARGS("--redis-password-file", "/x", "--listen", "127.0.0.1:1",
-                                   "--store", "redis://h"),
-                     error));
+    assert_true(
+        load(&config,
+             ARGS("--redis-password-file", "/x", "--listen", "127.0.0.1:1", "--store", "redis://h"),
+             error));
     for (size_t i = 0; i < count; i++) {
         const char *names[] = {options[i].name, NULL};
         bool is_given = strcmp(options[i].name, "redis-password-file") == 0 ||
