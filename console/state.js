@@ -23,7 +23,7 @@ export function pausedBadge(topic) {
 
 export const deliversBadge = () => el("span", { class: "badge delivers" }, icon("delivers"), t("state.delivers"));
 
-const TIMES = ["late", "stuck", "held", "certificate", "clock", "checkpoint", "background"];
+const TIMES = ["late", "disk", "stuck", "held", "certificate", "clock", "checkpoint", "background"];
 
 /** Describes a problem: the server's own sentence in English, ours by its code in another language. @param {any} problem */
 export function sentenceOf(problem) {

@@ -227,11 +227,14 @@ struct http_drain_hooks {
 /* Sets the hooks. Call it before the reactors run; `hooks` must outlive the fronts. */
 void http_shared_set_drain_hooks(struct http_shared *shared, const struct http_drain_hooks *hooks);
 
-/* Functions of the server for GET /v1/server: `write_store` writes the members `,"shards":…` and
- * `,"disk":…`, on any reactor's thread. Without it these members are missing. */
+/* Functions of the server on its store, on any reactor's thread: `write_store` writes the members
+ * `,"shards":…` and `,"disk":…` of GET /v1/server, which are missing without it. `disk_full_in_ms`
+ * returns the time until the disk of the data directory is full at its current growth, or 0 if it
+ * is not known, or the disk does not fill up. */
 struct http_server_hooks {
     void *ctx;
     void (*write_store)(void *ctx, struct buffer *out);
+    int64_t (*disk_full_in_ms)(void *ctx);
 };
 /* Sets the hooks. Call it before the reactors run; `hooks` must outlive the fronts. */
 void http_shared_set_server_hooks(struct http_shared *shared,

@@ -81,6 +81,8 @@ static void read_status(struct monitor_status_input *input, const struct monitor
         .certificate_ends_s =
             atomic_load_explicit(&shared->certificate_ends_s, memory_order_relaxed),
     };
+    if (shared->server)
+        input->disk_full_in_ms = shared->server->disk_full_in_ms(shared->server->ctx);
     if (caller->has_all_topics)
         input->lateness = monitor_sample_lateness(shared, (struct slice){0});
     clock_steps(&input->steps);

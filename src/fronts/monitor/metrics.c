@@ -222,7 +222,7 @@ static bool step_consumers(struct scrape *scrape, struct metric_page *page)
 
 static bool step_store(struct scrape *scrape, struct metric_page *page)
 {
-    monitor_metrics_server_write_store(scrape->front->queue, page);
+    monitor_metrics_server_write_store(scrape->front->shared, scrape->front->queue, page);
     return true;
 }
 

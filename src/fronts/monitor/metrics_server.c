@@ -10,6 +10,7 @@ enum {
     STORE_HEALTHY,
     STORE_ACCEPTING,
     DISK_USED,
+    DISK_FULL,
     FINISHED_DROPPED,
     RUN_JOBS,
     RUNS,
@@ -25,7 +26,16 @@ static const char *const drops[QUEUE_DROPS] = {[QUEUE_DROP_NUMBER] = "number",
                                                [QUEUE_DROP_BYTES] = "bytes",
                                                [QUEUE_DROP_UNREADABLE] = "unreadable"};
 
-void monitor_metrics_server_write_store(struct queue *queue, struct metric_page *page)
+/* Writes the time until the disk is full, if it fills up. */
+static void write_disk_full(const struct http_shared *shared, struct metric_page *page)
+{
+    int64_t ms = shared->server ? shared->server->disk_full_in_ms(shared->server->ctx) : 0;
+    if (ms)
+        metric_write_time(page, &monitor_store_metrics[DISK_FULL], ms, 1000);
+}
+
+void monitor_metrics_server_write_store(struct http_shared *shared, struct queue *queue,
+                                        struct metric_page *page)
 {
     struct queue_info info = {0};
     queue_info(queue, &info);
@@ -38,6 +48,7 @@ void monitor_metrics_server_write_store(struct queue *queue, struct metric_page 
     metric_write(page, &monitor_store_metrics[STORE_HEALTHY], info.healthy);
     metric_write(page, &monitor_store_metrics[STORE_ACCEPTING], info.accepting);
     metric_write(page, &monitor_store_metrics[DISK_USED], info.bytes_on_disk);
+    write_disk_full(shared, page);
     metric_begin(page, &monitor_store_metrics[FINISHED_DROPPED]);
     for (int drop = 0; drop < QUEUE_DROPS; drop++)
         metric_sample(page, METRIC_LABELS(slice_of(drops[drop])), info.finished_dropped[drop]);
@@ -108,6 +119,13 @@ const struct metric monitor_store_metrics[] = {
                    .help = "Bytes that the store takes.",
                    .meaning = "On the disk of the data directory; for Redis, its memory. Its slope "
                               "predicts when it will be full."},
+    [DISK_FULL] = {.name = "tarry_disk_full_seconds",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "Time until the disk of the data directory is full, if it continues to "
+                           "grow as in the last hour.",
+                   .meaning = "Less than four hours: `tarry status` warns. All programs that use "
+                              "the disk count. Runbook page *full*.",
+                   .when = "while the disk of the embedded store fills up"},
     [FINISHED_DROPPED] =
         {.name = "tarry_finished_dropped_total",
          .type = PROMETHEUS_COUNTER,

@@ -20,7 +20,8 @@ static inline bool monitor_store_is_embedded(const struct queue_info *info)
     return info->store && strcmp(info->store, "embedded") == 0;
 }
 
-void monitor_metrics_server_write_store(struct queue *queue, struct metric_page *page);
+void monitor_metrics_server_write_store(struct http_shared *shared, struct queue *queue,
+                                        struct metric_page *page);
 void monitor_metrics_server_write(struct http_shared *shared, struct metric_page *page);
 
 #endif

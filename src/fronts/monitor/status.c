@@ -30,6 +30,7 @@ enum problem_row {
     ROW_SLOW_TARGET,
     ROW_TOPIC_FULL,
     ROW_MEMORY,
+    ROW_DISK,
     ROW_PAUSED,
     ROW_HELD,
     ROW_HELD_GROUPS,
@@ -107,6 +108,8 @@ static const struct monitor_problem_row rows[ROWS] = {
                         "'{topic}' is full with {value}: pushes to it are rejected"},
     [ROW_MEMORY] = {"memory", "full", MONITOR_WARNING, KIND_BYTES, 0,
                     "memory is almost used up, {value}"},
+    [ROW_DISK] = {"disk", "full", MONITOR_WARNING, KIND_TIME, 4 * HOUR_MS,
+                  "the disk will be full in {value} if it continues to grow as in the last hour"},
     [ROW_PAUSED] = {"stuck", "stuck", MONITOR_WARNING, KIND_TIME, HOUR_MS,
                     "'{topic}' has ready jobs and has been paused for {value}"},
     [ROW_HELD] = {"held", "held", MONITOR_WARNING, KIND_TIME, 10 * MINUTE_MS,
@@ -351,6 +354,10 @@ static void evaluate_server(struct monitor_status *status, const struct monitor_
         found(status, ROW_MEMORY_SPENT, NULL, (int64_t)bytes);
     else if (max && bytes > max / 100 * MEMORY_PERCENT)
         found(status, ROW_MEMORY, NULL, (int64_t)bytes);
+    /* A full store is reported as such. */
+    if (input->disk_full_in_ms && input->disk_full_in_ms < rows[ROW_DISK].limit &&
+        input->sample->is_accepting)
+        found(status, ROW_DISK, NULL, input->disk_full_in_ms);
     evaluate_certificate(status, input);
     evaluate_background(status, input->troubles_ms);
     if (steps->count && input->sample->inner_ms - steps->last_at_ms < CLOCK_MS)

@@ -29,6 +29,7 @@ struct monitor_status_input {
     uint64_t process_bytes, process_bytes_max; /* max 0: no limit */
     bool is_memory_spent;
     int64_t certificate_ends_s; /* in Unix time, or 0 */
+    int64_t disk_full_in_ms;    /* at the current growth; 0: not known, or it does not fill up */
     struct clock_steps steps;
     /* duration of each ongoing trouble of each party; 0: ended */
     int64_t troubles_ms[TROUBLES][TROUBLE_PARTIES];

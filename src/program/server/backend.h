@@ -53,6 +53,12 @@ struct backend_clock {
     bool is_shared;
 };
 
+/* The space of a disk; 0: unknown. */
+struct backend_disk {
+    uint64_t used_bytes;        /* by the jobs */
+    uint64_t free_bytes, bytes; /* of the file system */
+};
+
 struct backend_ops {
     /* Returns 0, or negative errno with `error` (BACKEND_ERROR_BYTES), which names the problem, the
      * place and the remedy. */
@@ -74,9 +80,9 @@ struct backend_ops {
     /* Writes an object for each shard, separated by commas, for GET /v1/server. On any reactor's
      * thread. */
     void (*write_shards)(struct backend *backend, struct buffer *out);
-    /* Returns the disk space of the jobs and the free space on this machine; 0: unknown. Any
-     * thread. NULL if the jobs are on another machine. */
-    void (*disk)(struct backend *backend, uint64_t *used_bytes, uint64_t *free_bytes);
+    /* Reads the space of the disk on this machine. Any thread. NULL if the jobs are on another
+     * machine. */
+    void (*disk)(struct backend *backend, struct backend_disk *out);
     /* Like http_backup_hooks.backup. NULL if the store is backed up by other means. */
     void (*backup)(struct backend *backend, struct reactor *reactor, enum http_backup what,
                    struct slice id, http_tested *done, void *owner, uint64_t tag);

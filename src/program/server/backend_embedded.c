@@ -163,16 +163,18 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
     }
 }
 
-static void on_disk(struct backend *backend, uint64_t *used_bytes, uint64_t *free_bytes)
+static void on_disk(struct backend *backend, struct backend_disk *out)
 {
     const struct local *local = backend->self;
-    *used_bytes = *free_bytes = 0;
+    *out = (struct backend_disk){0};
     for (uint32_t i = 0; i < local_shards(local); i++) {
         struct shard_figures figures = {0};
         local_figures(local, i, &figures);
-        *used_bytes += figures.bytes_on_disk;
-        if (figures.disk_free_bytes) /* the same file system for all shards */
-            *free_bytes = figures.disk_free_bytes;
+        out->used_bytes += figures.bytes_on_disk;
+        if (figures.disk_bytes) { /* the same file system for all shards */
+            out->free_bytes = figures.disk_free_bytes;
+            out->bytes = figures.disk_bytes;
+        }
     }
 }
 

@@ -6,10 +6,13 @@ A few sizes are tried; TARRY_TEST_DISKS=all tries twenty, from 20 MB to 1 GB.
 
 import json
 import os
+import re
 import subprocess
 import time
 
 import pytest
+from fake_clock import FakeClock, fake_time_library
+from server import eventually
 
 LOG_FILES = {4: (20, 24, 28, 33, 40, 48, 57, 68, 80, 96), 16: (100, 120, 150, 180, 220), 64: (270, 300, 420, 600, 1000)}  # MiB: disks in MB
 QUICK = {24, 40, 57}
@@ -95,3 +98,32 @@ def test_a_full_disk_has_space_again_after_a_purge(disk, file_mib, start_server)
         purge(client, jobs_of(client))
     assert server.terminate() == 0
     assert "clean" in server.fsck().stdout
+
+
+@pytest.mark.thorough("waits for samples")
+@pytest.mark.parametrize("disk", [220], indirect=True)
+def test_a_disk_that_will_be_full_within_hours_is_a_warning(disk, tmp_path, start_server):
+    clock = FakeClock(tmp_path / "clock")
+    client = start_server("--wal-file", "4MiB", directory=disk, env=clock.env(fake_time_library(tmp_path))).client()
+
+    def push_for_minutes(count):
+        for _ in range(count):
+            client.push("far", body=bytes(1 << 20), content_type="application/octet-stream", delay="9h")
+            time.sleep(0.15)  # the server looks at the disk ten times a second
+            clock.sleep(60)
+
+    def forecast():
+        client.push("far", delay="9h")  # activity, so a sample is taken
+        problems = {one["code"]: one for one in client.good("GET", "/v1/status")["problems"]}
+        metric = re.search(r"^tarry_disk_full_seconds (\S+)$", client.call("GET", "/metrics").body.decode(), re.MULTILINE)
+        return problems.get("disk"), client.good("GET", "/v1/server")["disk"]["full_at"], metric and float(metric[1])
+
+    push_for_minutes(12)
+    assert forecast() == (None, None, None)  # not known yet
+    push_for_minutes(12)
+    problem, full_at, seconds = eventually(lambda: (found := forecast())[0] and found)
+    assert (problem["severity"], problem["runbook"], problem["limit"]) == ("warning", "full", 4 * 3600 * 1000)
+    assert 2 * 3600_000 < problem["value"] < 4 * 3600_000 and "the disk will be full in" in problem["sentence"]
+    assert abs(seconds - problem["value"] / 1000) < 600 and full_at
+    clock.sleep(3600)  # nothing is pushed
+    assert eventually(lambda: forecast()[0] is None, pause=0.2)

@@ -189,6 +189,7 @@ static const struct judged {
     uint64_t late_count, process_bytes;
     bool is_memory_spent;
     int64_t ends_s, stepped_ms; /* ends_s: from now; stepped_ms: ago */
+    int64_t disk_full_in_ms;
     const char *code, *reports; /* NULL: all is well */
     bool is_critical;
 } judgements[] = {
@@ -241,6 +242,11 @@ static const struct judged {
     {"memory is not short", .process_bytes = 85 << 20},
     {"memory is spent", .process_bytes = 99 << 20, .is_memory_spent = true, .code = "memory",
      .is_critical = true},
+    {"a disk that fills up in hours", .disk_full_in_ms = 239 * MINUTE, .code = "disk",
+     .reports = "the disk will be full in 4 h"},
+    {"a disk that fills up tomorrow", .disk_full_in_ms = 241 * MINUTE},
+    {"a disk that is full", .disk_full_in_ms = 1, .is_full = true, .code = "full",
+     .is_critical = true},
     {"a certificate", .ends_s = 8 * 86400},
     {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .reports = "in 6 days"},
     {"a certificate ends now", .ends_s = 7200, .code = "certificate", .is_critical = true},
@@ -274,6 +280,7 @@ static void judge(const struct judged *judged, struct buffer *out)
         .process_bytes = judged->process_bytes,
         .process_bytes_max = 100 << 20,
         .is_memory_spent = judged->is_memory_spent,
+        .disk_full_in_ms = judged->disk_full_in_ms,
         .certificate_ends_s = judged->ends_s ? sample.wall_ms / 1000 + judged->ends_s : 0,
         .steps = {.count = judged->stepped_ms != 0,
                   .last_ms = -5000,

@@ -66,4 +66,42 @@ CLAIM(a_shrinking_directory_has_negative_growth)
     assert_int_equal(per_hour, -1200000);
 }
 
+CLAIM(a_disk_that_grows_steadily_is_full_when_its_free_space_is_used)
+{
+    struct disk_growth growth = {0};
+    run(&growth, 0, 2 * HOUR, 0, 1000);
+    assert_in_range(disk_growth_full_in_ms(&growth, 2 * HOUR, 120000, 60000 * 3), 3 * HOUR - MINUTE,
+                    3 * HOUR + MINUTE);
+    assert_int_equal(disk_growth_full_in_ms(&growth, 2 * HOUR, 120000, UINT64_MAX), 0);
+}
+
+CLAIM(a_disk_without_growth_is_never_full)
+{
+    struct disk_growth growth = {0};
+    assert_int_equal(disk_growth_full_in_ms(&growth, 5, 100, 1), 0);
+    run(&growth, 0, 14 * MINUTE, 0, 1000);
+    assert_int_equal(disk_growth_full_in_ms(&growth, 14 * MINUTE, 14000, 1), 0); /* not known */
+    run(&growth, 15 * MINUTE, HOUR, 14000, 0);
+    assert_int_equal(disk_growth_full_in_ms(&growth, HOUR, 14000, 1), 0);
+    assert_int_equal(disk_growth_full_in_ms(&growth, HOUR, 13000, 1), 0); /* it shrinks */
+}
+
+/* The log of a new directory grows to some files, then their space is used again. */
+CLAIM(growth_that_has_ended_does_not_fill_the_disk)
+{
+    struct disk_growth growth = {0};
+    run(&growth, 0, 10 * MINUTE, 0, 1000);
+    run(&growth, 11 * MINUTE, 27 * MINUTE, 10000, 0);
+    assert_int_equal(disk_growth_full_in_ms(&growth, 27 * MINUTE, 10000, 100), 0);
+}
+
+CLAIM(growth_that_has_just_begun_counts_as_far_as_it_lasts)
+{
+    struct disk_growth growth = {0};
+    run(&growth, 0, 2 * HOUR, 0, 0);
+    run(&growth, 2 * HOUR + MINUTE, 2 * HOUR + 10 * MINUTE, 0, 6000);
+    assert_in_range(disk_growth_full_in_ms(&growth, 2 * HOUR + 10 * MINUTE, 54000, 54000),
+                    HOUR - 8 * MINUTE, HOUR + 8 * MINUTE);
+}
+
 CLAIMS_MAIN(NULL, NULL)
