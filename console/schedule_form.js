@@ -160,7 +160,9 @@ export async function editSchedule(schedule) {
         send: async (signal) => {
             const name = fields.name();
             fields.check();
-            const result = await ask("PUT", path("v1", "schedules", name), { json: fields.read(), signal });
+            const spec = fields.read();
+            const takesOver = !isNew && spec.owner !== schedule.spec.owner; // the form shows the owner before
+            const result = await ask("PUT", path("v1", "schedules", name), { query: { take_over: takesOver || undefined }, json: spec, signal });
             notice(t(`saved.${result.result}`, { name }));
             saved = name;
         },

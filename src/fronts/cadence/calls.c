@@ -85,6 +85,7 @@ static void change_schedule(struct http_call *call)
                                        .name = call->id,
                                        .text = call->request->body,
                                        .pause_ms = call->query->fields.for_ms,
+                                       .take_over = call->query->fields.take_over,
                                        .allows = allows,
                                        .done = on_changed,
                                        .ctx = call->front,
@@ -292,8 +293,10 @@ static void backfill_schedule(struct http_call *call)
     .verb = CHANGE_##VERB
 
 const struct http_route cadence_call_routes[] = {
-    {CHANGE(PUT, PATH, "schedule_put", PUT, "schedule set"), .body = HTTP_BODY_SMALL},
-    {CHANGE(PATCH, PATH, "schedule_patch", PATCH, "schedule changed"), .body = HTTP_BODY_SMALL},
+    {CHANGE(PUT, PATH, "schedule_put", PUT, "schedule set"),
+     .options = OPTION_BIT(OPTION_TAKE_OVER), .body = HTTP_BODY_SMALL},
+    {CHANGE(PATCH, PATH, "schedule_patch", PATCH, "schedule changed"),
+     .options = OPTION_BIT(OPTION_TAKE_OVER), .body = HTTP_BODY_SMALL},
     {CHANGE(DELETE, PATH, "schedule_delete", DELETE, "schedule deleted")},
     {CHANGE(POST, PATH "/pause", "schedule_pause", PAUSE, "schedule paused"),
      .options = OPTION_BIT(OPTION_FOR)},

@@ -239,6 +239,27 @@ static bool change_merge(struct change *change)
     return done;
 }
 
+bool change_keeps_owner(struct slice name, const struct stored *before, const struct stored *after,
+                        struct http_fault *fault)
+{
+    struct slice owner = before->spec.owner;
+    if (!owner.len || slice_equals(owner, after->spec.owner))
+        return true;
+    return http_fault_set(fault, PROBLEM_OTHER_OWNER, 0,
+                          "schedule '%s' belongs to the owner '%s', nothing was changed: choose "
+                          "another name, give this owner, or take the schedule over with "
+                          "'take_over=true' (--take-over)",
+                          http_quotable(name, SPEC_NAME_BYTES_MAX),
+                          http_quotable(owner, SPEC_OWNER_BYTES_MAX));
+}
+
+static bool change_may_own(struct change *change)
+{
+    return !change->held || change->order.take_over ||
+           change_keeps_owner(slice_of(change->name), change->held, change->target,
+                              &change->result.fault);
+}
+
 /* Plans the target from now on. The totals stay. */
 static bool change_plan(struct change *change, struct state *state, int64_t *wake_ms)
 {
@@ -316,6 +337,13 @@ static void change_hide(struct change *change)
     change_push_again(change, (struct slice){0}, change->held_due_ms);
 }
 
+/* Returns whether the call deletes only schedules of another owner. */
+static bool change_is_foreign(const struct change *change, const struct stored *stored)
+{
+    return change->order.verb == CHANGE_DELETE && change->order.owner &&
+           !slice_is(stored->spec.owner, change->owner);
+}
+
 static void change_decide(struct change *change)
 {
     struct stored *held = change->held;
@@ -334,7 +362,12 @@ static void change_decide(struct change *change)
         return;
     }
     if (verb == CHANGE_DELETE) {
-        change_delete(change);
+        if (!change_is_foreign(change, held)) {
+            change_delete(change);
+            return;
+        }
+        change->is_hidden = true;
+        change_push_again(change, (struct slice){0}, change->held_due_ms);
         return;
     }
     if (verb == CHANGE_PAUSE || verb == CHANGE_RESUME) {
@@ -345,7 +378,8 @@ static void change_decide(struct change *change)
         return;
     }
     if ((verb == CHANGE_PATCH && !change_merge(change)) ||
-        !change_is_allowed(change, change->target) || !change_plan(change, &state, &wake_ms))
+        !change_is_allowed(change, change->target) || !change_may_own(change) ||
+        !change_plan(change, &state, &wake_ms))
         change_refuse(change);
     else
         change_write(change, change->target, &state, wake_ms);
@@ -418,8 +452,7 @@ static void on_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (seen &&
         stored_read(seen, slice_of(change->name), job->job.body, change->front->shared->hooks)) {
         is_same = change->order.verb == CHANGE_PUT && stored_equals(seen, change->target);
-        is_foreign = change->order.verb == CHANGE_DELETE && change->order.owner &&
-                     !slice_is(seen->spec.owner, change->owner);
+        is_foreign = change_is_foreign(change, seen);
         change->result.next_ms = seen->state.next_ms;
         change->result.is_paused = seen->spec.paused || seen->state.paused;
     }

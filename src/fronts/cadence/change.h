@@ -31,6 +31,7 @@ struct change_order {
     struct slice text; /* put, patch: the JSON object */
     int64_t pause_ms;  /* pause: 0: until resumed */
     const char *owner; /* delete: only if the schedule has this owner; NULL: any */
+    bool take_over;    /* put, patch: may change the owner of a schedule */
     /* Checks the right to the topic of the schedule as it was, and as it will be. Returns false with
      * the fault. */
     bool (*allows)(void *ctx, uint64_t tag, struct slice topic, struct http_fault *fault);
@@ -39,6 +40,9 @@ struct change_order {
     uint64_t tag;
 };
 
+/* Checks that a schedule that has an owner keeps it. Returns false with the fault. */
+bool change_keeps_owner(struct slice name, const struct stored *before, const struct stored *after,
+                        struct http_fault *fault);
 /* Begins a change; the order is copied. Returns false if out of memory. */
 bool change_begin(struct http_front *front, const struct change_order *order);
 /* Ends the changes of a front that closes, without calls of `done`. */

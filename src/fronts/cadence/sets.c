@@ -1,5 +1,6 @@
 /* Applies a whole set of schedules: each is created, replaced or left as it is; with `prune`, those
- * of the owner that are missing from the set are deleted. */
+ * of the owner that are missing from the set are deleted. If one belongs to another owner, nothing is
+ * changed, unless the call takes it over. */
 #include "base/json_write.h"
 #include "cadence/change.h"
 #include "queue/status.h"
@@ -22,9 +23,11 @@ struct set {
     struct buffer texts, results, cursor;
     struct set_item *items;
     size_t count, room;
-    size_t begun, running; /* changes */
+    size_t seen;           /* schedules whose owner is looked up, before the first change */
+    size_t begun, running; /* changes, or look-ups */
     char owner[SPEC_OWNER_BYTES_MAX + 1];
-    bool prune;
+    bool prune, take_over;
+    struct http_fault fault; /* of a look-up */
     uint64_t faults;
 };
 
@@ -256,6 +259,7 @@ static bool set_begin(struct set *set, size_t i)
         .name = slice_of(item->name),
         .text = slice_make(set->texts.at + item->text_at, item->text_bytes),
         .owner = item->is_deleted ? set->owner : NULL,
+        .take_over = set->take_over,
         .allows = set_allows,
         .done = on_changed,
         .ctx = set,
@@ -277,9 +281,64 @@ static void set_next(struct set *set)
         set_answer(set);
 }
 
-/* ---- schedules of the owner that are missing from the set ---- */
+/* ---- schedules of other owners ---- */
 
 static void set_list(struct set *set);
+static void set_look(struct set *set);
+
+/* Compares the owner of a schedule with that of the item. A caller that may not use its topic learns nothing here; the
+ * change is rejected later. */
+static bool set_keeps_owner(struct set *set, const struct set_item *item, struct slice body)
+{
+    const struct http_hooks *hooks = set->front->shared->hooks;
+    struct stored *before = stored_new(), *after = stored_new();
+    struct http_fault ignored;
+    struct json_value object;
+    struct slice text = slice_make(set->texts.at + item->text_at, item->text_bytes);
+    bool keeps = !before || !after || !stored_read(before, slice_of(item->name), body, hooks) ||
+                 !json_check(text, &object, NULL) ||
+                 !stored_accept(after, slice_of(item->name), object, hooks, &ignored) ||
+                 !set_allows(set, 0, before->push.topic, &ignored) ||
+                 change_keeps_owner(slice_of(item->name), before, after, &set->fault);
+    stored_free(before);
+    stored_free(after);
+    return keeps;
+}
+
+static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct set *set = owner;
+    set->running--;
+    if (reply->status == QUEUE_OK && reply->job_count && !set->fault.problem)
+        (void)set_keeps_owner(set, &set->items[tag], reply->jobs[0].job.body);
+    set_look(set);
+}
+
+/* Looks up the schedules of the set. Afterwards the changes begin, unless one belongs to another owner. */
+static void set_look(struct set *set)
+{
+    while (!set->fault.problem && set->seen < set->count && set->running < SET_RUNNING_MAX) {
+        set->running++;
+        set->seen++;
+        queue_get(
+            set->front->queue, slice_of(SCHEDULES_TOPIC), slice_of(set->items[set->seen - 1].name),
+            (struct queue_reply_to){.done = on_looked_up, .owner = set, .tag = set->seen - 1});
+    }
+    if (set->running)
+        return;
+    struct http_exchange *exchange = http_exchange_find(set->front, set->tag);
+    if (set->fault.problem || !exchange) {
+        if (exchange)
+            http_answer_fault(exchange, &set->fault);
+        set_free(set);
+    } else if (set->prune) {
+        set_list(set);
+    } else {
+        set_next(set);
+    }
+}
+
+/* ---- schedules of the owner that are missing from the set ---- */
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -334,6 +393,7 @@ static struct set *set_new(struct http_call *call)
     set->front = call->front;
     set->tag = http_exchange_tag(call->exchange);
     set->prune = fields->prune;
+    set->take_over = fields->take_over;
     (void)slice_copy(fields->owner, set->owner, sizeof set->owner);
     buffer_init(&set->texts, 4 * (call->request->body.len + 1) + 256 * SET_MAX);
     buffer_init(&set->results, 1 << 20);
@@ -358,10 +418,10 @@ static void apply_set(struct http_call *call)
     } else if (!set_read(set, exchange, call->request->body, &fault)) {
         http_answer_fault(exchange, &fault);
         set_free(set);
-    } else if (set->prune) {
-        set_list(set);
     } else {
-        set_next(set);
+        if (set->take_over) /* their owners do not matter */
+            set->seen = set->count;
+        set_look(set);
     }
 }
 
@@ -373,7 +433,7 @@ const struct http_route cadence_set_routes[] = {
      .scope = ACCESS_PUSH,
      .topics = HTTP_TOPICS_EACH,
      .handle = apply_set,
-     .options = OPTION_BIT(OPTION_OWNER) | OPTION_BIT(OPTION_PRUNE),
+     .options = OPTION_BIT(OPTION_OWNER) | OPTION_BIT(OPTION_PRUNE) | OPTION_BIT(OPTION_TAKE_OVER),
      .body = HTTP_BODY_BATCH},
     {0},
 };

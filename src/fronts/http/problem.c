@@ -46,6 +46,7 @@ static const struct row {
     [PROBLEM_NO_TEST_CLOCK] = {"no_test_clock", "The server has no test clock", 501},
     [PROBLEM_FIFO_QUEUE] = {"fifo_queue", "The topic is a FIFO queue", 409},
     [PROBLEM_NOT_IDLE] = {"not_idle", "Delivered jobs are not settled", 409},
+    [PROBLEM_OTHER_OWNER] = {"other_owner", "The schedule belongs to another owner", 409},
     [PROBLEM_NO_BACKUP] = {"no_backup", "The store has no backup through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "Unsupported HTTP version", 505},
     [PROBLEM_TOO_MANY_REQUESTS] = {"too_many_requests", "Too many requests", 429},

@@ -127,6 +127,7 @@ static const struct option {
     [OPTION_OWNER] = {NAME("owner"), KIND_TEXT, INTO(owner), 1, 100,
                       "the owner of schedules, at most 100 bytes"},
     [OPTION_PRUNE] = {NAME("prune"), KIND_FLAG, INTO(prune), 0, 0, "true or false"},
+    [OPTION_TAKE_OVER] = {NAME("take_over"), KIND_FLAG, INTO(take_over), 0, 0, "true or false"},
     [OPTION_N] = {NAME("n"), KIND_NUMBER, INTO(n), 1, 1000, "a number from 1 to 1000"},
     [OPTION_FROM] = {NAME("from"), KIND_TIME, INTO(from_ms), 0, JOB_AT_MS_MAX,
                      "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since 1970"},

@@ -67,6 +67,7 @@ enum http_option_id {
     OPTION_PREFIX,
     OPTION_OWNER,
     OPTION_PRUNE,
+    OPTION_TAKE_OVER,
     OPTION_N,
     OPTION_FROM,
     OPTION_PACE,
@@ -193,7 +194,7 @@ struct http_fields {
     uint32_t events; /* one bit per kind */
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore,
-        prune, keep_body, one_shard, paused, is_strict;
+        prune, take_over, keep_body, one_shard, paused, is_strict;
     enum queue_groups_order groups_order;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner,

@@ -262,7 +262,7 @@ static const struct call_row schedule_row = {
         "  tarry schedule list [--owner OWNER] [--prefix PREFIX]\n"
         "  tarry schedule next NAME [--n 10] [--from TIME]\n"
         "  tarry schedule backfill NAME --from TIME --to TIME [--pace 1s]\n"
-        "  tarry schedule apply [FILE] [--owner OWNER --prune]   apply a whole set\n"
+        "  tarry schedule apply [FILE] [--owner OWNER [--prune] [--take-over]]   apply a set\n"
         "  tarry schedule import KIND [FILE]   print a set for 'apply'\n"
         "\n"
         "Members: phase, except, start, end, count, gap, fold, jitter, missed, catch_up, "
@@ -297,12 +297,14 @@ static const struct call_row schedule_row = {
                .is_unsent = true},
               {"prune", CLI_SWITCH,
                NULL, "apply: Delete the schedules of the owner that are missing from the set",
+               .is_unsent = true},
+              {"take-over", CLI_SWITCH, NULL, "set, apply: Also change schedules of another owner",
                .is_unsent = true}},
     .check = check_schedule,
     .requests = {
         {.verb = "set",
          .method = "PUT",
-         .path = "schedules/{1}",
+         .path = "schedules/{1}?take_over={take-over}",
          .body = write_spec,
          .print = print_changed},
         {.verb = "show", .method = "GET", .path = "schedules/{1}", .print = print_schedule},
@@ -332,7 +334,7 @@ static const struct call_row schedule_row = {
         {.verb = "delete", .method = "DELETE", .path = "schedules/{1}", .print = print_changed},
         {.verb = "apply",
          .method = "PUT",
-         .path = "schedules?owner={owner}&prune={prune}",
+         .path = "schedules?owner={owner}&prune={prune}&take_over={take-over}",
          .wait_ms = 60000,
          .body = write_set,
          .print = print_results},

@@ -282,6 +282,24 @@ def test_a_set_is_applied_and_pruned(clocked):
     assert clocked.good("GET", "/v1/schedules?topic=none")["schedules"] == []
 
 
+def test_a_schedule_keeps_its_owner_unless_it_is_taken_over(store):
+    clocked = store().client()
+    mine, new = {"name": "a", "topic": "mail", "every": "1h"}, {"name": "b", "topic": "mail", "every": "1h"}
+    apply(clocked, mine)
+    for method, path, body in (("PUT", "/v1/schedules?owner=billing", {"schedules": [new, {**mine, "every": "2h"}]}), ("PUT", "/v1/schedules?owner=billing&prune=true", {"schedules": [new, mine]}),
+                               ("PUT", "/v1/schedules", {"schedules": [new, mine]}), ("PUT", "/v1/schedules/a", {"topic": "mail", "every": "2h", "owner": "billing"}),
+                               ("PUT", "/v1/schedules/a", {"topic": "mail", "every": "2h"}), ("PATCH", "/v1/schedules/a", {"owner": "billing"})):
+        status, code, detail = refused(clocked, method, path, body)
+        assert (status, code) == (409, "other_owner") and "'a' belongs to the owner 'shop'" in detail and "take_over" in detail, (path, body)
+    shown = clocked.good("GET", "/v1/schedules")["schedules"]
+    assert [(one["name"], one["spec"]["owner"], one["spec"]["every"]) for one in shown] == [("a", "shop", "1h")]
+    assert clocked.good("PATCH", "/v1/schedules/a", b'{"note":"n"}')["result"] == "replaced" and show(clocked, "a")["spec"]["owner"] == "shop"
+    assert [one["result"] for one in apply(clocked, new, mine, options="?owner=billing&take_over=true")["results"]] == ["created", "replaced"]
+    assert apply(clocked, options="?owner=shop&prune=true")["results"] == [] and show(clocked, "a")["spec"]["owner"] == "billing"
+    assert clocked.good("PUT", "/v1/schedules/a?take_over=true", json.dumps({"topic": "mail", "every": "1h"}).encode())["result"] == "replaced"
+    assert [one["result"] for one in apply(clocked, mine)["results"]] == ["replaced"] and show(clocked, "a")["spec"]["owner"] == "shop"  # it had no owner
+
+
 def test_a_set_with_a_fault_changes_nothing(clocked):
     good = {"name": "a", "topic": "mail", "every": "1h"}
     for second, word in (({**good, "every": "2h"}, "two schedules with the name 'a'"), ({"name": "b", "topic": "mail", "every": "1ms"}, "'every'"),

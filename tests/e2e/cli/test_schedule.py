@@ -73,6 +73,15 @@ def test_a_set_is_applied_from_a_file_and_from_standard_input(tarry, tmp_path):
     assert "two schedules with the name 'a'" in tarry("apply", stdin=json.dumps(schedules).encode(), code=REFUSED)
 
 
+def test_a_set_takes_schedules_of_another_owner_over_only_with_the_flag(tarry):
+    schedules = json.dumps({"schedules": [{"name": "a", "topic": "t", "every": "1h"}]}).encode()
+    tarry("apply", "--owner", "shop", stdin=schedules)
+    assert "'a' belongs to the owner 'shop', nothing was changed" in tarry("apply", "--owner", "billing", stdin=schedules, code=REFUSED)
+    assert "belongs to the owner 'shop'" in tarry("set", "a", "--topic", "t", "--every", "1h", "--owner", "billing", code=REFUSED)
+    assert tarry("apply", "--owner", "billing", "--take-over", stdin=schedules) == "replaced  a\n"
+    assert tarry("set", "a", "--topic", "t", "--every", "1h", "--owner", "shop", "--take-over").startswith("replaced a")
+
+
 CRONTAB = b"""# comment
 SHELL=/bin/sh
 MAILTO="ops@example.com"
