@@ -39,6 +39,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "plain(reason): not with TARRY_TEST_DOORS=1, because of that")
     config.addinivalue_line("markers", "thorough(reason): only in make test-all, because it needs more packages than make test has, or takes long")
     config.addinivalue_line("markers", "shards: several shards at work; what the thread sanitizer runs")
+    config.addinivalue_line("markers", "read_timeout(time): grpc_read_timeout of nginx in this test")
 
 
 def pytest_collection_modifyitems(config, items):
