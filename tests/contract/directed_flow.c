@@ -1613,6 +1613,21 @@ static enum queue_status try_to_set(struct topic_flow flow)
 
 static const struct topic_flow one_shard = {.one_shard = true}, spread;
 
+static void a_store_of_one_shard_keeps_the_setting(void **state)
+{
+    (void)state;
+    if (!driver()->groups || driver()->shards != 1)
+        skip();
+    set(one_shard);
+    push_in("a", "1");
+    reopen();
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
+    assert_true(client_topic(&w->client, &get)->topics[0].settings.flow.one_shard);
+    set(spread); /* also with a job */
+    assert_false(client_topic(&w->client, &get)->topics[0].settings.flow.one_shard);
+    expect_job("1");
+}
+
 static void a_topic_moves_to_one_shard_only_without_jobs(void **state)
 {
     (void)state;
@@ -1790,6 +1805,7 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(every_end_of_a_job_makes_room_in_its_group),
     CLAIM(a_successor_counts_in_its_own_group_from_its_start),
     CLAIM(job_counts_of_groups_match_a_model),
+    CLAIM(a_store_of_one_shard_keeps_the_setting),
     CLAIM(a_topic_moves_to_one_shard_only_without_jobs),
     CLAIM(pushes_that_race_with_moves_lose_no_job),
 };

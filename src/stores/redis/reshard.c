@@ -225,19 +225,19 @@ static void copy_end(struct reshard *reshard)
         reshard->left = 0; /* the next step starts another round */
 }
 
-/* Fails if the topic has strict groups and its order would not hold. While jobs move, they are delivered from the old and the new shards,
- * so a job could be delivered before the one in front of it. */
+/* Fails if the topic has strict groups and its order would not hold, or belongs on one shard. While jobs move, they are delivered from the old and
+ * the new shards, so a job could be delivered before the one in front of it. */
 static bool keeps_order(struct reshard *reshard, const struct queue_topic *topic)
 {
     int bytes = (int)topic->name.len;
     const char *name = topic->name.at;
-    if (topic->settings.flow.group_order != FLOW_STRICT || reshard->step != COPY_FIRST)
+    bool is_strict = topic->settings.flow.group_order == FLOW_STRICT;
+    if (!flow_is_one_shard(&topic->settings.flow) || reshard->step != COPY_FIRST)
         return true;
     if (reshard->target.shards > 1)
-        FAIL(reshard, -EBUSY,
-             "the topic '%.*s' has group_order=strict, which needs one shard; nothing was changed",
-             bytes, name);
-    else if (!topic->paused)
+        FAIL(reshard, -EBUSY, "the topic '%.*s' has %s, which needs one shard; nothing was changed",
+             bytes, name, is_strict ? "group_order=strict" : "one_shard=true");
+    else if (is_strict && !topic->paused)
         FAIL(reshard, -EBUSY,
              "the topic '%.*s' has group_order=strict, and its order would not hold while its jobs "
              "move; pause it until this is done: tarry pause %.*s",

@@ -625,6 +625,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .batches = true,
                                .strict_groups = true,
                                .group_max_jobs = true,
+                               .one_shard = true,
                                .soon = true};
     memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);
 }

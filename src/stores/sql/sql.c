@@ -447,6 +447,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .awaits = sql->dialect->keeps_finished,
         .groups = sql->dialect->groups,
         .strict_groups = sql->dialect->strict_groups,
+        .one_shard = true,
         .batches = sql->dialect->batches,
         .group_max_jobs = sql->dialect->groups,
         .healthy = figures.is_up,

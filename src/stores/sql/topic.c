@@ -190,7 +190,8 @@ static struct topic_settings settings_of(const struct sql_topic_figures *figures
         .flow = {.topic = limits_of(figures->flow + SQL_FLOW_LIMIT),
                  .group = limits_of(figures->flow + SQL_FLOW_GROUP_LIMIT),
                  .group_max_jobs = (uint64_t)figures->flow[SQL_FLOW_GROUP_JOBS_MAX],
-                 .group_order = (enum flow_order)figures->flow[SQL_FLOW_GROUP_ORDER]},
+                 .group_order = (enum flow_order)figures->flow[SQL_FLOW_GROUP_ORDER],
+                 .one_shard = figures->flow[SQL_FLOW_ONE_SHARD] != 0},
     };
     if (settings.policy.backoff.kind == BACKOFF_LIST)
         sql_steps_read(figures->steps, &settings.policy.backoff);

@@ -129,6 +129,7 @@ enum {
     SQL_FLOW_GROUP_BURST,
     SQL_FLOW_GROUP_JOBS_MAX,
     SQL_FLOW_GROUP_ORDER,
+    SQL_FLOW_ONE_SHARD,
     SQL_FLOW_GROUPS,  /* groups with ready or leased jobs */
     SQL_FLOW_HELD_BY, /* ready jobs that are held, by the reason - 1 */
     SQL_FLOW_FIGURES = SQL_FLOW_HELD_BY + FLOW_HELD_REASONS - 1

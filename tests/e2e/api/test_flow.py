@@ -309,17 +309,8 @@ def test_settings_are_shown_and_survive_a_restart(server):
     assert client.good("GET", "/v1/topics/settings/jobs/1")["group"] == "g"
 
 
-def test_a_setting_that_the_store_lacks_is_rejected_by_name(server):
-    if server.client().good("GET", "/v1/info")["store"] == "embedded":
-        pytest.skip("this store has all settings")
-    status, code, detail = refused(server.client(), "PUT", "/v1/topics/whole?one_shard=true")
-    assert (status, code) == (501, "unsupported") and "'one_shard'" in detail
-
-
 def test_one_shard_makes_limits_exact(server):
     client = server.client()
-    if client.good("GET", "/v1/info")["store"] != "embedded":
-        pytest.skip("this store has no topics in one of several shards")
     client.good("PUT", "/v1/topics/single?one_shard=true&limit=3&group_limit=1")
     client.good("PUT", "/v1/topics/single/groups/b?limit=1&max_jobs=4")
     for n in range(4):
@@ -344,18 +335,6 @@ def test_a_share_of_a_limit_of_a_group_is_at_least_one(server):
     else:
         assert (reply.status, reply.json()["code"]) == (400, "bad_option"), reply.json()
 
-
-def test_an_import_leaves_out_a_setting_that_the_store_lacks(server):
-    client = server.client()
-    if client.call("PUT", "/v1/topics/probe?one_shard=true").status != 501:
-        pytest.skip("this store has all settings")
-    line = json.dumps({"topic": "moved", "settings": {"max_attempts": 5, "limit": 7, "one_shard": True}, "paused": False}).encode()
-    whole = server.cli("import", "--all-settings", input=line)
-    assert whole.returncode == 1 and b"line 1 refused" in whole.stderr and client.call("GET", "/v1/topics/moved").status == 404
-    ended = server.cli("import", input=line)
-    assert ended.returncode == 0 and b"line 1: 'one_shard' of the topic 'moved' is left out" in ended.stderr, ended.stderr
-    shown = client.topic("moved")["settings"]
-    assert (shown["max_attempts"], shown["limit"], shown.get("one_shard")) == (5, 7, None)
 
 
 def has_strict_order(client):

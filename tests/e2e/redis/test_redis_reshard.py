@@ -56,6 +56,29 @@ def test_rejects_invalid_numbers(redis_server, start_server):
     assert "cannot" in reshard("redis://127.0.0.1:1", 2, code=3).lower()
 
 
+def test_a_topic_of_one_shard_stays_on_one_shard(redis_server, start_server):
+    store = url_of(redis_server, "one")
+    client = start_server("--store", store, "--shards", "1").client()
+    client.good("PUT", "/v1/topics/ledger?one_shard=true")
+    assert client.topic("ledger")["settings"]["one_shard"] is True
+    assert "'ledger' has one_shard=true, which needs one shard; nothing was changed" in reshard(store, 3, code=1)
+
+
+def test_several_shards_lack_settings_of_one_shard(redis_server, start_server):
+    server = start_server("--store", url_of(redis_server, "several"), "--shards", "3")
+    client = server.client()
+    for setting in ("one_shard=true", "group_order=strict"):
+        reply = client.call("PUT", f"/v1/topics/whole?{setting}")
+        assert (reply.status, reply.json()["code"]) == (501, "unsupported") and f"'{setting.split('=')[0]}'" in reply.json()["detail"]
+    line = json.dumps({"topic": "moved", "settings": {"max_attempts": 5, "limit": 7, "one_shard": True}, "paused": False}).encode()
+    whole = server.cli("import", "--all-settings", input=line)
+    assert whole.returncode == 1 and b"line 1 refused" in whole.stderr and client.call("GET", "/v1/topics/moved").status == 404
+    ended = server.cli("import", input=line)
+    assert ended.returncode == 0 and b"line 1: 'one_shard' of the topic 'moved' is left out" in ended.stderr, ended.stderr
+    shown = client.topic("moved")["settings"]
+    assert (shown["max_attempts"], shown["limit"], shown.get("one_shard")) == (5, 7, None)
+
+
 def test_a_strict_topic_stays_on_one_shard(redis_server, start_server):
     store = url_of(redis_server, "strict")
     client = start_server("--store", store, "--shards", "1").client()

@@ -417,10 +417,10 @@ static void append_flow(struct buffer *out, const struct topic_flow *flow)
     buffer_append_format(
         out,
         ",lim=%u,rate_count=%u,rate_unit=%d,burst=%u,group_lim=%u,group_rate_count=%u,"
-        "group_rate_unit=%d,group_burst=%u,group_max_jobs=%llu,group_order=%d",
+        "group_rate_unit=%d,group_burst=%u,group_max_jobs=%llu,group_order=%d,one_shard=%d",
         flow->topic.limit, flow->topic.rate.count, (int)flow->topic.rate.unit, flow->topic.burst,
         flow->group.limit, flow->group.rate.count, (int)flow->group.rate.unit, flow->group.burst,
-        (unsigned long long)flow->group_max_jobs, (int)flow->group_order);
+        (unsigned long long)flow->group_max_jobs, (int)flow->group_order, flow->one_shard);
 }
 
 static bool read_order(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)

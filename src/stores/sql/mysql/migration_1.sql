@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   lim BIGINT NOT NULL DEFAULT 0, rate_count BIGINT NOT NULL DEFAULT 0, rate_unit INT NOT NULL DEFAULT 0, burst BIGINT NOT NULL DEFAULT 0,
   group_lim BIGINT NOT NULL DEFAULT 0, group_rate_count BIGINT NOT NULL DEFAULT 0, group_rate_unit INT NOT NULL DEFAULT 0,
   group_burst BIGINT NOT NULL DEFAULT 0, group_max_jobs BIGINT NOT NULL DEFAULT 0, group_order INT NOT NULL DEFAULT 0,
+  one_shard BOOL NOT NULL DEFAULT FALSE, -- without an effect here, as a database is one shard
   version BIGINT NOT NULL DEFAULT 0, -- rises with each change of the row, by a trigger
   KEY topic_fill (flow_fill)
 ) ENGINE=InnoDB;
@@ -601,7 +602,7 @@ BEGIN
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
       s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
-      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order,
+      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order, t.one_shard,
       IF(t.flow & 1 > 0, tarry.server_active_groups(t.topic, v_now), 0), IF(t.flow > 0, tarry.server_held_jobs(t.topic, v_now), NULL)
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,

@@ -39,7 +39,8 @@ enum {
     COLUMN_LIMIT,
     COLUMN_GROUP_LIMIT = COLUMN_LIMIT + 4,
     COLUMN_GROUP_JOBS = COLUMN_GROUP_LIMIT + 4,
-    COLUMN_GROUP_ORDER
+    COLUMN_GROUP_ORDER,
+    COLUMN_ONE_SHARD
 };
 
 static const char columns[] =
@@ -48,7 +49,7 @@ static const char columns[] =
     "keep_finished,keep_finished_max,keep_finished_bytes,keep_body,has_kept,"
     "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
     "l.topic=t.topic),backoff_steps,flow,lim,rate_count,rate_unit,burst,group_lim,"
-    "group_rate_count,group_rate_unit,group_burst,group_max_jobs,group_order FROM tarry.topic t "
+    "group_rate_count,group_rate_unit,group_burst,group_max_jobs,group_order,one_shard FROM tarry.topic t "
     "WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
@@ -213,7 +214,8 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsign
         (struct topic_flow){.topic = limits_of(row, COLUMN_LIMIT),
                             .group = limits_of(row, COLUMN_GROUP_LIMIT),
                             .group_max_jobs = (uint64_t)mysql_number(row[COLUMN_GROUP_JOBS]),
-                            .group_order = (enum flow_order)mysql_number(row[COLUMN_GROUP_ORDER])};
+                            .group_order = (enum flow_order)mysql_number(row[COLUMN_GROUP_ORDER]),
+                            .one_shard = mysql_number(row[COLUMN_ONE_SHARD]) != 0};
 }
 
 bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level)

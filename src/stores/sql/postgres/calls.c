@@ -602,11 +602,11 @@ enum { FLOW_TEXT_BYTES = 200 };
 /* Writes the limits of a topic as an array of tarry._put. */
 static void flow_write(char out[FLOW_TEXT_BYTES], const struct topic_flow *flow)
 {
-    (void)snprintf(out, FLOW_TEXT_BYTES, "{%u,%u,%d,%u,%u,%u,%d,%u,%llu,%d}", flow->topic.limit,
+    (void)snprintf(out, FLOW_TEXT_BYTES, "{%u,%u,%d,%u,%u,%u,%d,%u,%llu,%d,%d}", flow->topic.limit,
                    flow->topic.rate.count, (int)flow->topic.rate.unit, flow->topic.burst,
                    flow->group.limit, flow->group.rate.count, (int)flow->group.rate.unit,
                    flow->group.burst, (unsigned long long)flow->group_max_jobs,
-                   (int)flow->group_order);
+                   (int)flow->group_order, flow->one_shard);
 }
 
 static bool send_put(struct sql_call *call, struct postgres_link *link)

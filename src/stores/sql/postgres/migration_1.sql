@@ -46,7 +46,8 @@ CREATE TABLE tarry.topic (
   flow_begun bigint, -- the transaction that made its jobs those of groups, until all transactions before that have ended
   lim bigint NOT NULL DEFAULT 0, rate_count bigint NOT NULL DEFAULT 0, rate_unit int NOT NULL DEFAULT 0, burst bigint NOT NULL DEFAULT 0,
   group_lim bigint NOT NULL DEFAULT 0, group_rate_count bigint NOT NULL DEFAULT 0, group_rate_unit int NOT NULL DEFAULT 0,
-  group_burst bigint NOT NULL DEFAULT 0, group_max_jobs bigint NOT NULL DEFAULT 0, group_order int NOT NULL DEFAULT 0
+  group_burst bigint NOT NULL DEFAULT 0, group_max_jobs bigint NOT NULL DEFAULT 0, group_order int NOT NULL DEFAULT 0,
+  one_shard boolean NOT NULL DEFAULT false -- without an effect here, as a database is one shard
 );
 
 CREATE INDEX topic_flow_begun ON tarry.topic (topic) WHERE flow_begun IS NOT NULL;
@@ -2280,7 +2281,7 @@ CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURN
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
   push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
   keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text,
-  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint, group_order int,
+  lim bigint, rate_count bigint, rate_unit int, burst bigint, group_lim bigint, group_rate_count bigint, group_rate_unit int, group_burst bigint, group_max_jobs bigint, group_order int, one_shard int,
   active_groups bigint, held_1 bigint, held_2 bigint, held_3 bigint, held_4 bigint, held_5 bigint, held_6 bigint, held_7 bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
@@ -2290,7 +2291,7 @@ BEGIN
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
-      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order,
+      t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order, t.one_shard::int,
       f.w[1], f.w[2], f.w[3], f.w[4], f.w[5], f.w[6], f.w[7], f.w[8]
     FROM tarry.topic t,
       LATERAL (SELECT CASE WHEN t.flow > 0 THEN tarry._flow_figures(t, now) END AS w OFFSET 0) f,
@@ -2322,7 +2323,8 @@ BEGIN
     push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history, keep_finished = p_keep,
     keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body,
     lim = p_flow[1], rate_count = p_flow[2], rate_unit = p_flow[3], burst = p_flow[4], group_lim = p_flow[5], group_rate_count = p_flow[6],
-    group_rate_unit = p_flow[7], group_burst = p_flow[8], group_max_jobs = p_flow[9], group_order = p_flow[10] WHERE topic = t.topic;
+    group_rate_unit = p_flow[7], group_burst = p_flow[8], group_max_jobs = p_flow[9], group_order = p_flow[10],
+    one_shard = p_flow[11] > 0 WHERE topic = t.topic;
   PERFORM tarry._flow_set(t.topic);
   IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
