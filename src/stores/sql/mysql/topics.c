@@ -49,7 +49,8 @@ static const char columns[] =
     "keep_finished,keep_finished_max,keep_finished_bytes,keep_body,has_kept,"
     "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
     "l.topic=t.topic),backoff_steps,flow,lim,rate_count,rate_unit,burst,group_lim,"
-    "group_rate_count,group_rate_unit,group_burst,group_max_jobs,group_order,one_shard FROM tarry.topic t "
+    "group_rate_count,group_rate_unit,group_burst,group_max_jobs,group_order,one_shard FROM "
+    "tarry.topic t "
     "WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
