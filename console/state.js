@@ -21,7 +21,9 @@ export function pausedBadge(topic) {
     return el("span", { class: "badge paused" }, icon("paused"), until ? t("state.pausedUntil", { when: relative(until) }) : t("state.paused"));
 }
 
-export const deliversBadge = () => el("span", { class: "badge delivers" }, icon("delivers"), t("state.delivers"));
+/** Whether the jobs of a topic are sent to a target; if its circuit breaker keeps them back, the state of that. @param {string} [breaker] */
+export const deliversBadge = (breaker) => breaker && breaker !== "closed" ? el("span", { class: `badge ${breaker}` }, icon("warning"), t(`state.breaker_${breaker}`))
+    : el("span", { class: "badge delivers" }, icon("delivers"), t("state.delivers"));
 
 const TIMES = ["late", "disk", "stuck", "held", "certificate", "clock", "checkpoint", "background"];
 

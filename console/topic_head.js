@@ -45,10 +45,10 @@ export function topicHead(topic, page, known, again) {
 
     function update(now) {
         const until = now?.paused_until ?? "";
-        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now), Boolean(now?.counts?.dead), canPurge(now)]);
+        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), now?.breaker, Boolean(now), Boolean(now?.counts?.dead), canPurge(now)]);
         if (key === last || (last && actions.querySelector("details[open]"))) return; // an open menu stays as it is
         last = key;
-        fill(marks, now && pausedBadge(now), now?.settings?.deliver && deliversBadge());
+        fill(marks, now && pausedBadge(now), now?.settings?.deliver && el("a", { href: href(["topics", topic, "delivery"]) }, deliversBadge(now.breaker)));
         if (!now && !lacks("read", topic)) return fill(actions); // the topic does not exist
         fill(actions,
             now?.paused ? scoped(t("pause.resume"), "admin", topic, then(() => resume(topic)), { kind: "primary" }) : scoped(t("pause.button"), "admin", topic, then(() => pause(topic)), {}),

@@ -19,7 +19,7 @@ export async function show({ node, signal }) {
     async function load() {
         const page = await get("v1/topics", { limit: PAGE, cursor }, signal);
         fill(body, page.topics.map((topic) => el("tr", { role: "row" },
-            el("th", { scope: "row", role: "rowheader", class: "topic-name" }, el("a", { href: href(["topics", topic.topic]) }, bdi(topic.topic)), el("span", { class: "marks" }, pausedBadge(topic), topic.settings.deliver && deliversBadge())),
+            el("th", { scope: "row", role: "rowheader", class: "topic-name" }, el("a", { href: href(["topics", topic.topic]) }, bdi(topic.topic)), el("span", { class: "marks" }, pausedBadge(topic), topic.settings.deliver && deliversBadge(topic.breaker))),
             STATES.map((state) => el("td", { class: `n n-${state}`, role: "cell", "data-label": t(`topics.${state}`), "data-zero": !topic.counts[state] }, number(topic.counts[state]))),
             el("td", { class: "n", role: "cell", "data-label": t("sums.pushed") }, number(topic.totals.pushed)),
             el("td", { class: "n", role: "cell", "data-label": t("topics.oldestDue") }, timeOf(topic.oldest_ready_due_at, { isRelative: true })))));

@@ -91,6 +91,8 @@ const WORDS = {
     "state.paused": ["paused", "已暂停"],
     "state.pausedUntil": ["paused, resumes {when}", "已暂停，{when}恢复"],
     "state.delivers": ["delivers", "推送"],
+    "state.breaker_open": ["target fails: nothing is sent", "目标故障：停止发送"],
+    "state.breaker_half_open": ["target fails: one request is tried", "目标故障：试探中"],
     "status.label": ["Status", "状态"],
     "status.well": ["All is well: {topics} {topics|topic|topics}, {jobs} {jobs|job|jobs}", "一切正常：{topics} 个主题，{jobs} 个作业"],
     "status.but": ["Warnings:", "警告："],

@@ -318,10 +318,21 @@ static bool deliver_make_parts(struct deliver *deliver)
            deliver->follow_alarm && deliver->timeout && deliver->resolver && deliver->worker;
 }
 
+static const char *const states[] = {
+    [ENDPOINT_CLOSED] = "closed", [ENDPOINT_OPEN] = "open", [ENDPOINT_HALF_OPEN] = "half_open"};
+
+const char *deliver_endpoint_state(struct deliver *deliver, struct slice name)
+{
+    struct endpoint_tallies *tallies = &deliver->endpoints.tallies;
+    pthread_mutex_lock(&tallies->lock);
+    const struct endpoint_tally *found = endpoint_tally_table_find(&tallies->table, name);
+    const char *state = states[found ? counter_get(&found->state) : ENDPOINT_CLOSED];
+    pthread_mutex_unlock(&tallies->lock);
+    return state;
+}
+
 void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, void *ctx)
 {
-    static const char *const states[] = {
-        [ENDPOINT_CLOSED] = "closed", [ENDPOINT_OPEN] = "open", [ENDPOINT_HALF_OPEN] = "half_open"};
     struct endpoint_tallies *tallies = &deliver->endpoints.tallies;
     pthread_mutex_lock(&tallies->lock);
     for (const struct endpoint_tally *at = endpoint_tally_table_first(&tallies->table); at;

@@ -104,6 +104,12 @@ void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, voi
  * is not recorded. */
 void deliver_write_endpoints(struct deliver *deliver, struct slice extension, bool sees_all,
                              struct buffer *out);
+/* Returns the state of the breaker of the endpoint with this name, "closed" if nothing was sent
+ * there yet. Any thread. */
+const char *deliver_endpoint_state(struct deliver *deliver, struct slice name);
+/* Returns the same of the own target of a topic with this extension, or NULL if there is none. Any
+ * thread. */
+const char *deliver_target_state(struct deliver *deliver, struct slice extension);
 
 /* ---- the reactor's thread ---- */
 

@@ -1,4 +1,4 @@
-/* Writes the endpoints of a topic as JSON for the API. */
+/* The endpoints of a topic: written as JSON for the API, and the state of its own one. */
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "deliver/check.h"
@@ -106,4 +106,22 @@ void deliver_write_endpoints(struct deliver *deliver, struct slice extension, bo
         return;
     write_topic_endpoints(deliver, &setting, sees_all, out);
     target_setting_fini(&setting);
+}
+
+const char *deliver_target_state(struct deliver *deliver, struct slice extension)
+{
+    struct extension parsed;
+    struct target_setting setting;
+    struct buffer own;
+    char why[TARGET_ERROR_BYTES], error[DELIVER_ERROR_BYTES];
+    const char *state = NULL;
+    if (!extension_parse(extension, &parsed, error) || !parsed.deliver.len ||
+        !target_setting_parse(parsed.deliver, &setting, why))
+        return NULL;
+    buffer_init(&own, ENDPOINT_BYTES_MAX - 1);
+    if (setting.to && target_endpoint(slice_of(setting.to), &own, why))
+        state = deliver_endpoint_state(deliver, buffer_slice(&own));
+    buffer_fini(&own);
+    target_setting_fini(&setting);
+    return state;
 }

@@ -301,9 +301,12 @@ static void write_held_by(struct buffer *out, const uint64_t held_by[FLOW_HELD_R
         write_numbers(out, "held_by", names, jobs, count);
 }
 
-/* `soon`: the number of jobs that fall due within the next minute; NULL: not known. */
-static void write_topic(struct buffer *out, const struct queue_topic *topic, const uint64_t *soon)
+/* `soon`: the number of jobs that fall due within the next minute; NULL: not known. `hooks` know
+ * the state of its target. */
+static void write_topic(struct buffer *out, const struct queue_topic *topic, const uint64_t *soon,
+                        const struct http_hooks *hooks)
 {
+    const char *breaker = http_target_state(hooks, topic->settings.extension);
     const char *states[] = {"delayed", "retrying", "ready", "leased", "dead", NULL, NULL};
     uint64_t jobs[] = {topic->counts.delayed,
                        topic->counts.retrying,
@@ -344,6 +347,8 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic, con
         buffer_append_text(out, ",\"groups\":");
         buffer_append_u64(out, topic->groups);
     }
+    if (breaker)
+        json_write_member_text(out, "breaker", slice_of(breaker));
 
     buffer_append_text(out, ",\"dead_bytes\":");
     buffer_append_u64(out, counts->dead_bytes);
@@ -382,7 +387,7 @@ static void write_topics(struct buffer *body, const struct http_exchange *exchan
         }
         if (shown++)
             buffer_append_byte(body, ',');
-        write_topic(body, &topics[i], NULL);
+        write_topic(body, &topics[i], NULL, exchange->front->shared->hooks);
         last = topics[i].name;
     }
     buffer_append_text(body, "],\"cursor\":null");
@@ -467,7 +472,7 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
         return;
     }
     write_topic(http_answer_start(exchange), &reply->topics[0],
-                exchange->has_soon ? &exchange->soon : NULL);
+                exchange->has_soon ? &exchange->soon : NULL, exchange->front->shared->hooks);
     http_answer_end_json(exchange, reply->status == QUEUE_CREATED ? 201 : 200);
 }
 

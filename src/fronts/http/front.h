@@ -154,6 +154,10 @@ struct http_hooks {
      * Shared endpoints are included only if the caller `sees_all` of them. NULL: shows no
      * endpoints. Any thread. */
     void (*write_endpoints)(void *ctx, struct slice extension, bool sees_all, struct buffer *out);
+    /* Returns the state of the circuit breaker of the target of a topic with this extension:
+     * "closed", "open" or "half_open"; NULL: it has no target. NULL: the state is not known. Any
+     * thread. */
+    const char *(*target_state)(void *ctx, struct slice extension);
     /* Sends a sample to the topic's target. Calls `done` once on the calling reactor's thread,
      * never inside the call; `json` is an object that explains the outcome. */
     void (*test)(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,

@@ -252,6 +252,12 @@ static inline bool http_delivery_is_on(const struct http_hooks *hooks)
 {
     return hooks && (!hooks->is_on || hooks->is_on(hooks->ctx));
 }
+/* Returns the state of the breaker of the topic's target, or NULL if there is none. */
+static inline const char *http_target_state(const struct http_hooks *hooks, struct slice extension)
+{
+    bool is_known = extension.len && http_delivery_is_on(hooks) && hooks->target_state;
+    return is_known ? hooks->target_state(hooks->ctx, extension) : NULL;
+}
 /* Refuses `what`, since push delivery is disabled. Returns false. */
 bool http_delivery_refuse(struct http_fault *fault, const char *what);
 

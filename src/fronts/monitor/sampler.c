@@ -8,10 +8,11 @@
 #include <stdlib.h>
 
 enum {
-    PERIOD_MS = 1000,  /* while a client listens */
-    WANTED_MS = 100,   /* minimum interval of requested samples */
-    TIMEOUT_MS = 2000, /* timeout of a sample of a store that was healthy at its start */
-    LOAD = 10,         /* sampling takes at most 1/LOAD of the time */
+    BREAKER_LATE_MS = 10000, /* jobs that have been due for longer wait for the breaker */
+    PERIOD_MS = 1000,        /* while a client listens */
+    WANTED_MS = 100,         /* minimum interval of requested samples */
+    TIMEOUT_MS = 2000,       /* timeout of a sample of a store that was healthy at its start */
+    LOAD = 10,               /* sampling takes at most 1/LOAD of the time */
     QUIET_MS_MAX = 60 * 1000,
     PAGE_TOPICS = 250
 };
@@ -115,6 +116,17 @@ static uint64_t taken_of(const struct monitor_sample_topic *topic)
     return topic->delivers ? topic->totals.acked : topic->totals.delivered;
 }
 
+/* Returns whether ready jobs of the topic wait because the breaker of its target is not closed. */
+static bool waits_for_breaker(const struct monitor_sampler *sampler,
+                              const struct monitor_sample_topic *topic, struct slice extension)
+{
+    int64_t due_ms = topic->figures.oldest_ready_due_ms;
+    if (!topic->delivers || !due_ms || sampler->making->wall_ms - due_ms < BREAKER_LATE_MS)
+        return false;
+    const char *state = http_target_state(sampler->shared->hooks, extension);
+    return state && strcmp(state, "closed") != 0;
+}
+
 /* Adds a topic. Returns false if out of memory. Until the sample is complete names have only a
  * length, since their memory may move. */
 static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic *shown)
@@ -142,6 +154,7 @@ static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic 
                                       .paused_ms = shown->paused ? now_ms : 0,
                                       .paused_until_ms = shown->paused_until_ms,
                                       .delivers = begins_with_deliver(shown->settings.extension)};
+    topic->is_breaker_open = waits_for_breaker(sampler, topic, shown->settings.extension);
     if (sampler->last)
         set_rates(topic->figures.rates, &topic->totals, before ? &before->totals : &none,
                   now_ms - sampler->last->inner_ms);

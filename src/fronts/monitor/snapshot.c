@@ -3,6 +3,7 @@
 #include "api/topics.h"
 #include "base/heap.h"
 #include "base/json_write.h"
+#include "http/state.h"
 
 /* ---- parts ---- */
 
@@ -210,6 +211,9 @@ void monitor_snapshot_topic_write(struct buffer *out, const struct monitor_snaps
         fresh.paused_until_ms = shown->paused_until_ms;
         fresh.figures.oldest_ready_due_ms = shown->oldest_ready_due_ms;
         write_topic(out, input, &fresh, &shown->counts);
+        const char *breaker = http_target_state(input->shared->hooks, shown->settings.extension);
+        if (breaker)
+            json_write_member_text(out, "breaker", slice_of(breaker));
         json_write_member(out, "settings");
         api_settings_write(out, &shown->settings);
         buffer_append_byte(out, '}');

@@ -60,8 +60,8 @@ enum problem_row {
 };
 _Static_assert((int)ROWS <= (int)MONITOR_STATUS_ROWS_MAX, "a status has room for all rows");
 
-/* A row of the table, which is ordered by severity. {topic}, {shard}, {operation}, {value} and
- * {limit} in the sentence are replaced. */
+/* A row of the table, which is ordered by severity. {topic}, {shard}, {operation}, {breaker} and
+ * {value} in the sentence are replaced. */
 struct monitor_problem_row {
     const char *code, *runbook;
     enum monitor_severity severity;
@@ -85,7 +85,8 @@ static const struct monitor_problem_row rows[ROWS] = {
                    "no worker takes the ready jobs of '{topic}': the oldest was due {value} ago"},
     [ROW_STUCK_TARGET] =
         {"stuck", "stuck", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
-         "the ready jobs of '{topic}' do not reach its target: the oldest was due {value} ago"},
+         "the ready jobs of '{topic}' do not reach its target{breaker}: the oldest was due {value} "
+         "ago"},
     [ROW_VERY_LATE] = {"late", "late", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
                        "deliveries are {value} late (99th percentile)"},
     [ROW_CERTIFICATE_ENDED] = {"certificate", "certificate", MONITOR_CRITICAL, KIND_TIME, 0,
@@ -101,9 +102,10 @@ static const struct monitor_problem_row rows[ROWS] = {
     [ROW_SLOW] =
         {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
          "'{topic}' has too few workers, or none: its oldest ready job was due {value} ago"},
-    [ROW_SLOW_TARGET] = {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
-                         "the target of '{topic}' is too slow or fails: its oldest ready job was "
-                         "due {value} ago"},
+    [ROW_SLOW_TARGET] =
+        {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
+         "the target of '{topic}' is too slow or fails{breaker}: its oldest ready job was "
+         "due {value} ago"},
     [ROW_TOPIC_FULL] = {"full", "full", MONITOR_WARNING, KIND_COUNT, 0,
                         "'{topic}' is full with {value}: pushes to it are rejected"},
     [ROW_MEMORY] = {"memory", "full", MONITOR_WARNING, KIND_BYTES, 0,
@@ -432,6 +434,12 @@ static void append_topic(struct buffer *out, const struct monitor_status_problem
     buffer_append_slice(out, problem->topic->name);
 }
 
+static void append_breaker(struct buffer *out, const struct monitor_status_problem *problem)
+{
+    if (problem->topic->is_breaker_open)
+        buffer_append_text(out, " (the circuit breaker is open)");
+}
+
 /* Appends the sentence of the row with its values. */
 static void append_problem(struct buffer *out, const struct monitor_status_problem *problem)
 {
@@ -440,6 +448,7 @@ static void append_problem(struct buffer *out, const struct monitor_status_probl
         void (*append)(struct buffer *out, const struct monitor_status_problem *problem);
     } words[] = {{"{topic}", append_topic},
                  {"{value}", append_value},
+                 {"{breaker}", append_breaker},
                  {"{shard}", append_shard},
                  {"{operation}", append_operation}};
     for (const char *at = problem->row->sentence; *at;) {

@@ -225,6 +225,21 @@ static void print_held(const json_t *counts, const json_t *held_by)
     }
 }
 
+/* Returns whether the circuit breaker of the topic's target keeps jobs back. */
+static bool breaker_is_open(const json_t *topic)
+{
+    const char *state = json_string_value(json_object_get(topic, "breaker"));
+    return state && strcmp(state, "closed") != 0;
+}
+
+static void print_breaker(const json_t *topic)
+{
+    const char *state = json_string_value(json_object_get(topic, "breaker"));
+    if (state)
+        printf("; circuit breaker of the target %s",
+               strcmp(state, "half_open") == 0 ? "half open" : state);
+}
+
 static void print_topic(const struct call *call)
 {
     const json_t *topic = call->client.json;
@@ -245,6 +260,7 @@ static void print_topic(const struct call *call)
     print_held(held, json_object_get(topic, "held_by"));
     if (json_is_integer(soon))
         printf("; due within a minute %lld", (long long)json_integer_value(soon));
+    print_breaker(topic);
     putchar('\n');
     settings_print("", json_object_get(topic, "settings"));
 }
@@ -357,6 +373,8 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
         snprintf(pause, sizeof pause, "paused until %s", show_time_from_now(until, cell));
     else if (json_is_true(json_object_get(topic, "paused")))
         snprintf(pause, sizeof pause, "paused");
+    else if (breaker_is_open(topic))
+        snprintf(pause, sizeof pause, "circuit breaker open");
     show_table_add(table, pause);
 }
 

@@ -49,6 +49,12 @@ static void write_endpoints(void *ctx, struct slice extension, bool sees_all, st
     deliver_write_endpoints(delivery->deliver, extension, sees_all, out);
 }
 
+static const char *target_state(void *ctx, struct slice extension)
+{
+    const struct delivery *delivery = ctx;
+    return deliver_target_state(delivery->deliver, extension);
+}
+
 /* ---- a test delivery from any reactor: a letter to the first one, and a letter back ---- */
 
 struct test_letter {
@@ -178,6 +184,7 @@ bool delivery_open(struct delivery *delivery, const struct config *config, struc
                                           .other_topic = other_topic,
                                           .check_callback = check_callback,
                                           .write_endpoints = write_endpoints,
+                                          .target_state = target_state,
                                           .test = post_test};
     delivery->callbacks = (struct queue_callback_rule){.allows = allows_callback, .ctx = delivery};
     return true;

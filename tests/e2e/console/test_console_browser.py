@@ -324,6 +324,19 @@ def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
 # ---- one job ----
 
 
+def test_an_open_breaker_is_shown_with_its_topic(browser, client, endpoint):
+    client.put_topic("broken", backoff="fixed:1s", deliver={"to": endpoint.url + "/x"})
+    browser.open("#/topics/broken").sees("delivers")
+    endpoint.stop()
+    client.push_batch([{"topic": "broken"}] * 10)
+    browser.sees("target fails")  # without a reload
+    browser.open("#/topics").sees("target fails")
+    browser.open("#/topics/broken")
+    browser.press("target fails*")
+    browser.sees("Endpoints")
+    browser.sees("connection refused")
+
+
 def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client):
     client.put_topic("try")
     browser.open("#/topics/try", is_new=True)

@@ -4,6 +4,7 @@ import pytest
 from delivery import settle, totals
 from endpoint import Endpoint, write_policy
 from server import Server, eventually
+from streams import Stream
 from tokens import Token, TokenFile
 
 ALL, ORDERS, MAIL = Token("all"), Token("orders", ["read", "push"], ["orders", "calls"]), Token("mail", ["read"], ["mail"])
@@ -83,6 +84,35 @@ def test_callbacks_of_all_topics_need_rights_to_all_topics(world):
     assert client.endpoints("orders")["endpoints"][0]["origin"] == endpoint.url and len(client.endpoints("orders")["endpoints"]) == 1
     assert As(server.client(), ORDERS).endpoints("orders")["endpoints"][0]["origin"] == endpoint.url
     assert As(server.client(), MAIL).call("GET", "/v1/topics/orders/endpoints").status == 403
+
+
+def test_a_topic_shows_the_breaker_of_its_target(world):
+    server, endpoint = world
+    client = As(server.client(), ALL)
+
+    def command(*words):
+        return server.cli(*words, "--token-file", str(token)).stdout.decode()
+
+    def live():
+        with Stream(server.port, "/v1/live?view=topic&topic=broken", headers=ALL.headers) as stream:
+            return stream.data("snapshot")["topic"].get("breaker")
+
+    token = server.directory / "all.token"
+    token.write_text(ALL.secret + "\n", encoding="ascii")
+    token.chmod(0o600)
+    with Endpoint() as right:
+        client.put("broken", f'{{"backoff":"fixed:1s","deliver":{{"to":"{right.url}/x"}}}}')
+        assert client.call("GET", "/v1/topics/broken").json()["breaker"] == "closed" and live() == "closed"
+        assert "circuit breaker of the target closed" in command("topic", "show", "broken") and "breaker" not in command("topics", "broken")
+        client.put("plain", "{}")
+        assert "breaker" not in client.call("GET", "/v1/topics/plain").json()
+    for n in range(10):
+        client.push("broken", f"j{n}")
+    eventually(lambda: client.call("GET", "/v1/topics/broken").json()["breaker"] == "open")
+    listed = {one["topic"]: one.get("breaker") for one in client.call("GET", "/v1/topics").json()["topics"]}
+    assert listed["broken"] in ("open", "half_open") and listed["plain"] is None
+    eventually(lambda: "circuit breaker of the target open" in command("topic", "show", "broken"))
+    assert "circuit breaker open" in command("topics", "broken") and live() in ("open", "half_open")
 
 
 def test_a_topic_without_a_target_has_no_endpoint(world):
