@@ -152,6 +152,14 @@ func (c *Client) CloseBatch(ctx context.Context, topic, id string) error {
 	return err
 }
 
+// CancelBatch cancels a waiting job and its members. Consumers that hold members are notified, as by RequestCancel. It returns false if the
+// job does not exist.
+func (c *Client) CancelBatch(ctx context.Context, topic, id string) (bool, error) {
+	r := request{method: "DELETE", path: jobPath(topic, id), query: url.Values{"members": {"true"}}}
+	found, err := c.cancel(ctx, &r)
+	return found != "" || err == nil && r.isRepeated, err // an earlier try may have done it
+}
+
 func pushedOf(results []result, n int) PushResult {
 	if n >= len(results) {
 		return PushResult{Err: errNoResult}

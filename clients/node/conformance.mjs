@@ -84,6 +84,7 @@ const operations = {
     await client.closeBatch(topic, id);
     return { done: true };
   },
+  cancel_batch: async ({ topic, id }) => ({ done: await client.cancelBatch(topic, id) }),
   async members({ topic, id, outcome, results: withResults, page }) {
     const jobs = [];
     for await (const job of client.members(topic, id, { outcome, results: withResults, page })) jobs.push(shown(job));

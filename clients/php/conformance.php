@@ -243,6 +243,8 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             return ['jobs' => array_map(job(...), iterator_to_array($found, false))];
         case 'cancel':
             return ['done' => $client->cancel($topic, $id)];
+        case 'cancel_batch':
+            return ['done' => $client->cancelBatch($topic, $id)];
         case 'request_cancel':
             return ['result' => $client->requestCancel($topic, $id)];
         case 'run':

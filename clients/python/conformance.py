@@ -117,6 +117,9 @@ class Adapter:
         self.call(tarry.aio.AsyncClient.close_batch, self.client.close_batch)(request["topic"], request["id"])
         return {"done": True}
 
+    def cancel_batch(self, request):
+        return {"done": self.call(tarry.aio.AsyncClient.cancel_batch, self.client.cancel_batch)(request["topic"], request["id"])}
+
     def members(self, request):
         options = {"outcome": request.get("outcome"), "page": request.get("page", 100)}
         return {"jobs": [job(one) for one in self.call(members_of, self.client.members)(request["topic"], request["id"], **options)]}

@@ -119,6 +119,10 @@ class Adapter
     { done: true }
   end
 
+  def cancel_batch(request)
+    { done: @client.cancel_batch(request["topic"], request["id"]) }
+  end
+
   def members(request)
     { jobs: @client.members(request["topic"], request["id"], outcome: request["outcome"], page: request["page"] || 100).map { |one| job(one) } }
   end

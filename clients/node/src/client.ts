@@ -322,6 +322,12 @@ export class Client {
     }
   }
 
+  /** Cancels a waiting job and its members. Consumers that hold members are notified, as by requestCancel(). Returns false if the job does not exist. */
+  async cancelBatch(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
+    let mayBeDone = false;
+    return (await this.#cancel(topic, id, { ...options, query: [["members", "true"]], onDoubt: () => (mayBeDone = true) })) !== null || mayBeDone;
+  }
+
   /** Returns the members of a batch; pages are requested while you iterate. Finished members are found if they are kept. */
   async *members(topic: string, id: string, options: MembersOptions = {}): AsyncGenerator<Job, void, undefined> {
     const query: [string, string][] = [["limit", String(options.page ?? 100)]];

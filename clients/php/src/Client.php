@@ -268,6 +268,19 @@ final class Client
     }
 
     /**
+     * Cancels a waiting job and its members. Consumers that hold members are notified, as by requestCancel(). False: there is
+     * no such job.
+     *
+     * @throws TarryError
+     */
+    public function cancelBatch(string $topic, string $id): bool
+    {
+        $tries = 0;
+        $request = new Request('DELETE', self::path($topic, 'jobs', $id), [['members', 'true']]);
+        return $this->cancelBy($request, $tries) !== null || $tries > 0; // an earlier try may have done it
+    }
+
+    /**
      * An item that the server had no room for just now (429, 503) is made again as a call would be.
      *
      * @param list<array<string, mixed>> $items

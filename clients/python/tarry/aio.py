@@ -54,6 +54,9 @@ class AsyncClient:
     async def close_batch(self, topic: str, id: str) -> None:
         await self._call(self.sync.close_batch, topic, id)
 
+    async def cancel_batch(self, topic: str, id: str) -> bool:
+        return await self._call(self.sync.cancel_batch, topic, id)
+
     async def members(self, topic: str, id: str, **options: Any) -> AsyncIterator[Job]:
         async for job in self._each(self.sync.members(topic, id, **options)):
             yield job

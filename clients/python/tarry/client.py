@@ -208,6 +208,11 @@ class Client:
             if not tries:
                 raise  # else an earlier try may have closed it, and the job has ended since
 
+    def cancel_batch(self, topic: str, id: str) -> bool:
+        """Cancels a waiting job and its members. Consumers that hold members are notified, as by request_cancel(). False: there is no such job."""
+        tries: Tries = []
+        return self._cancel(topic, id, (("members", "true"),), tries) is not None or bool(tries)  # an earlier try may have done it
+
     def members(self, topic: str, id: str, *, outcome: str | None = None, results: bool = False, page: int = 100) -> Iterator[Job]:
         """
         Returns the members of a batch; pages are requested while you iterate. Finished members are found if they are kept. `outcome`: only unfinished, acked, dead,

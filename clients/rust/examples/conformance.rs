@@ -256,6 +256,7 @@ impl Adapter {
                 Ok(json!({"jobs": found.iter().map(shown).collect::<Vec<_>>()}))
             }
             "cancel" => done(client.cancel(topic, id)?),
+            "cancel_batch" => done(client.cancel_batch(topic, id)?),
             "request_cancel" => {
                 let result = client.request_cancel(topic, id)?.map(|result| match result {
                     Cancelled::Cancelled => "cancelled",

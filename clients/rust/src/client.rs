@@ -225,7 +225,16 @@ impl Client {
     /// Cancels a job. Returns false if it does not exist. A job that a consumer holds cannot be cancelled ([`Error::Conflict`]): see
     /// [`request_cancel`](Client::request_cancel).
     pub fn cancel(&self, topic: &str, id: &str) -> Result<bool, Error> {
-        let mut call = Call::new("DELETE", job_path(topic, id, ""));
+        self.cancel_by(Call::new("DELETE", job_path(topic, id, "")))
+    }
+
+    /// Cancels a waiting job and its members. Consumers that hold members are notified, as by [`request_cancel`](Client::request_cancel).
+    /// Returns false if the job does not exist.
+    pub fn cancel_batch(&self, topic: &str, id: &str) -> Result<bool, Error> {
+        self.cancel_by(Call::new("DELETE", job_path(topic, id, "")).query(query("members", "true")))
+    }
+
+    fn cancel_by(&self, mut call: Call) -> Result<bool, Error> {
         match self.transport.call(&mut call) {
             Err(Error::NotFound(_)) => Ok(call.is_repeated), // an earlier try may have done it
             answer => answer.map(|_| true),

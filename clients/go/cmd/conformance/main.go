@@ -352,6 +352,9 @@ func (c *call) answer(ctx context.Context) (any, error) {
 	case "cancel":
 		found, err := client.Cancel(ctx, c.Topic, c.ID)
 		return object{"done": found}, err
+	case "cancel_batch":
+		found, err := client.CancelBatch(ctx, c.Topic, c.ID)
+		return object{"done": found}, err
 	case "request_cancel":
 		found, err := client.RequestCancel(ctx, c.Topic, c.ID)
 		if found == "" {

@@ -66,6 +66,11 @@ module Tarry
       raise unless call.repeated # an earlier try may have closed it, and the job has ended since
     end
 
+    # Cancels a waiting job and its members. Consumers that hold members are notified, as by request_cancel. False: the job does not exist.
+    def cancel_batch(topic, id)
+      delete(job_path(topic, id), [%w[members true]])
+    end
+
     # Yields the members of a batch, or returns an enumerator. Pages are requested while you iterate. Finished members are found if they are kept.
     # `outcome`: only unfinished, acked, dead, cancelled or expired ones. `results`: with the results of finished members.
     def members(topic, id, outcome: nil, results: false, page: 100, &block)
@@ -289,8 +294,8 @@ module Tarry
       "/v1/schedules/#{Format.encoded(name)}"
     end
 
-    def delete(path)
-      call = Transport::Call.new(method: "DELETE", path: path)
+    def delete(path, query = [])
+      call = Transport::Call.new(method: "DELETE", path: path, query: query)
       transport.perform(call)
       true
     rescue NotFound

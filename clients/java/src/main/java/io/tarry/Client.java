@@ -311,6 +311,14 @@ public final class Client implements AutoCloseable {
         }
     }
 
+    /**
+     * Cancels a waiting job and its members. Consumers that hold members are notified, as by {@link #requestCancel}. Returns false if the job does
+     * not exist.
+     */
+    public boolean cancelBatch(String topic, String id) {
+        return Transport.await(cancel(topic, id, "?members=true", (answer, what) -> what != Cancel.NOT_FOUND || answer.isRepeated)); // an earlier try may have done it
+    }
+
     private CompletableFuture<List<Pushed>> pushItems(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
         Transport.Request request = new Transport.Request("POST", "/v1/jobs", transport);
         request.body = Gatherer.Item.array(items);

@@ -224,6 +224,8 @@ public final class Conformance {
                 return object("jobs", client.members(topic, id, choice).map(Conformance::job).collect(Collectors.toList()));
             case "cancel":
                 return done(client.cancel(topic, id));
+            case "cancel_batch":
+                return done(client.cancelBatch(topic, id));
             case "request_cancel":
                 Client.Cancel found = client.requestCancel(topic, id);
                 return object("result", found == Client.Cancel.NOT_FOUND ? null : lower(found));
