@@ -654,6 +654,28 @@ static void a_waiting_job_is_not_replaced(void **state)
     expect_waits_for("w", 2);
 }
 
+/* POST /v1/batches recognizes a repeat by it. */
+static void a_waiting_job_shows_the_meta_of_its_push(void **state)
+{
+    NEEDS_BATCHES();
+    static const char mark[] = JOB_META_MEMBERS "\0"
+                                                "0123456789abcdef";
+    struct queue_push push = a_push("w");
+    push.meta = slice_make(mark, sizeof mark);
+    assert_int_equal(push_with(push, (struct queue_batch){.waits = true}), QUEUE_CREATED);
+    assert_int_equal(push_member("a", "w"), QUEUE_CREATED);
+    assert_true(slice_is(job_meta_find(get("t", "w")->job.meta, slice_of(JOB_META_MEMBERS)),
+                         "0123456789abcdef"));
+    push.meta = (struct slice){0}; /* a repeat changes nothing */
+    push.on_conflict = CONFLICT_KEEP;
+    assert_int_equal(push_with(push, (struct queue_batch){.waits = true}), QUEUE_EXISTED);
+    assert_int_equal(close_batch("w"), QUEUE_OK);
+    reopen();
+    assert_true(slice_is(job_meta_find(get("t", "w")->job.meta, slice_of(JOB_META_MEMBERS)),
+                         "0123456789abcdef"));
+    assert_true(get("t", "w")->waiting->is_closed);
+}
+
 static void a_result_about_a_waiting_job_has_no_due(void **state)
 {
     NEEDS_BATCHES();
@@ -834,6 +856,7 @@ const struct CMUnitTest directed_batches[] = {
     CLAIM(wait_at_most_ends_the_wait),
     CLAIM(the_delay_counts_from_the_end_of_the_wait),
     CLAIM(a_waiting_job_is_not_replaced),
+    CLAIM(a_waiting_job_shows_the_meta_of_its_push),
     CLAIM(a_result_about_a_waiting_job_has_no_due),
     CLAIM(run_ends_the_wait),
     CLAIM(a_reschedule_sets_the_delay_after_the_wait),

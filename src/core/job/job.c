@@ -168,6 +168,11 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
     return JOB_META_OK;
 }
 
+bool job_meta_is_hidden(struct slice name)
+{
+    return slice_is(name, JOB_META_PUSHED) || slice_is(name, JOB_META_MEMBERS);
+}
+
 /* Takes the bytes from *at up to the next NUL, and moves *at past it. */
 static bool meta_take(struct slice meta, size_t *at, struct slice *out)
 {

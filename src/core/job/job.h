@@ -113,6 +113,8 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
 #define JOB_META_CALLBACK JOB_META_OWN "callback"
 /* The push time of a job whose trace is sampled, in microseconds since 1970. Not shown to users. */
 #define JOB_META_PUSHED JOB_META_OWN "pushed"
+/* Which members a waiting job was pushed with (POST /v1/batches): a hash. Not shown to users. */
+#define JOB_META_MEMBERS JOB_META_OWN "members"
 /* The context of the trace that the job belongs to. Any caller may set it. See trace/carry.h. */
 #define JOB_META_TRACEPARENT "traceparent"
 #define JOB_META_TRACESTATE "tracestate"
@@ -121,6 +123,8 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
 #define JOB_META_DEAD_ATTEMPT "dead-attempt" /* number of its attempts there */
 #define JOB_META_DEAD_ERROR "dead-error"
 #define JOB_META_DEAD_HOPS "dead-hops" /* how often it was forwarded */
+/* Returns whether a pair with this name is not shown to users. */
+bool job_meta_is_hidden(struct slice name);
 /* Reads the next pair. Start with *at = 0. Returns false at the end; *at is then meta.len unless
  * the last pair is truncated. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);

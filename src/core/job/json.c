@@ -473,7 +473,7 @@ static bool is_own(struct slice name)
 /* Returns whether a user never sees the pair as meta. */
 static bool is_hidden(struct slice name)
 {
-    return slice_is(name, JOB_META_CALLBACK) || slice_is(name, JOB_META_PUSHED);
+    return slice_is(name, JOB_META_CALLBACK) || job_meta_is_hidden(name);
 }
 
 static void put_meta(struct buffer *out, const struct job_member *member, struct slice meta,

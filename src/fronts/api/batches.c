@@ -8,6 +8,7 @@
 #include "api/job_json.h"
 #include "api/push.h"
 #include "api/routes.h"
+#include "base/hash.h"
 #include "base/json_levels.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
@@ -24,12 +25,16 @@ enum { LEVELS_MAX = BATCH_DEPTH_MAX + 1, BATCHED_MAX = QUEUE_BATCH_MAX, NO_PAREN
 
 /* A job of the call, in the order of the body: each waiting job before its members. */
 struct batched_job {
+    uint64_t mark;   /* hash of its members and their members, whatever their order */
     uint16_t parent; /* index of the waiting job; NO_PARENT: the first job */
     uint16_t level;
     uint16_t members;
-    bool is_done;    /* pushed, or it was there */
-    bool is_known;   /* it was there */
-    bool is_unmade;  /* a member of it was rejected */
+    bool is_done;      /* pushed, or it was there */
+    bool is_known;     /* it was there */
+    bool is_repeated;  /* it was there, pushed with the same members */
+    bool is_unchecked; /* it was there, and its members have not been compared */
+    bool is_other;     /* it was there, pushed with other members, and its batch is open */
+    bool is_unmade;    /* a member of it was rejected */
     bool is_doubted; /* its batch was closed before this call: it may be a member that has ended */
     bool is_ended;   /* it is such a member */
     struct queue_result result;
@@ -43,9 +48,10 @@ struct batched {
     struct queue_push pushes[BATCHED_MAX];
     struct queue_batch rooms[BATCHED_MAX];
     /* after the reading */
+    struct buffer marks;             /* the meta of waiting jobs, until they are copied */
     struct command *copy;            /* the pushes with their texts */
     uint16_t level;                  /* that is being pushed */
-    uint16_t looked_up;              /* the waiting job of doubted members */
+    uint16_t looked_up;              /* the waiting job that is being read */
     uint16_t sent_jobs[BATCHED_MAX]; /* jobs of the call in progress */
     struct queue_push level_pushes[BATCHED_MAX];
     struct queue_change closes[BATCHED_MAX];
@@ -57,9 +63,53 @@ struct batched_reading {
     struct http_fault *fault;
 };
 
+/* The text of a mark: 16 digits. */
+enum { MARK_BYTES = 16 };
+
+static void mark_write(uint64_t mark, char into[MARK_BYTES])
+{
+    for (int i = 0; i < MARK_BYTES; i++)
+        into[i] = "0123456789abcdef"[mark >> (60 - 4 * i) & 15];
+}
+
 static bool refuse_item(struct batched_reading *reading, const char *text)
 {
     return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "%s", text);
+}
+
+/* Adds the mark of the members to the meta of a waiting job. */
+static bool mark_job(struct batched_reading *reading, uint32_t index)
+{
+    struct queue_push *push = &reading->batched->pushes[index];
+    struct buffer *meta = &reading->call->front->meta, *marks = &reading->batched->marks;
+    char mark[MARK_BYTES];
+    mark_write(reading->batched->jobs[index].mark, mark);
+    buffer_clear(meta);
+    buffer_append_slice(meta, push->meta);
+    if (job_meta_add(meta, slice_of(JOB_META_MEMBERS), slice_make(mark, sizeof mark)))
+        return http_fault_set(reading->fault, PROBLEM_BAD_META, JOB_META_BYTES_MAX,
+                              "the meta of a waiting job may hold at most %d pairs and %d bytes",
+                              JOB_META_PAIRS_MAX - 1,
+                              JOB_META_BYTES_MAX - (int)(sizeof JOB_META_MEMBERS + MARK_BYTES + 1));
+    push->meta = slice_make(marks->at + marks->len, meta->len);
+    buffer_append_slice(marks, buffer_slice(meta));
+    return true;
+}
+
+/* Adds the marks of all waiting jobs. Their texts stay in one place, which therefore gets its room first. */
+static bool mark_jobs(struct batched_reading *reading)
+{
+    struct batched *batched = reading->batched;
+    size_t bytes = 1;
+    for (uint32_t i = 0; i < batched->count; i++)
+        if (batched->rooms[i].waits)
+            bytes += batched->pushes[i].meta.len + sizeof JOB_META_MEMBERS + MARK_BYTES + 1;
+    if (!buffer_reserve(&batched->marks, bytes))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    for (uint32_t i = 0; i < batched->count; i++)
+        if (batched->rooms[i].waits && !mark_job(reading, i))
+            return false;
+    return true;
 }
 
 /* Sets what the place of a job in the body determines. Members are few in a chain, where a dead job stops it. */
@@ -119,6 +169,9 @@ static bool read_batched(struct batched_reading *reading, struct json_value valu
     if (nested.kind && !read_members(reading, nested, index, (uint16_t)(level + 1), &members))
         return false;
     place_job(batched, index, members);
+    if (parent != NO_PARENT)
+        batched->jobs[parent].mark +=
+            hash_pair(push->topic, push->id, batched->jobs[index].mark).low;
     return true;
 }
 
@@ -157,13 +210,14 @@ static bool read_body(struct batched_reading *reading)
     if (object.kind != JSON_OBJECT || job.kind != JSON_OBJECT || members.kind != JSON_ARRAY)
         return refuse_item(reading, "the body must be an object with the waiting job and its "
                                     "members: {\"job\":{...},\"members\":[...]}");
-    return read_batched(reading, job, members, NO_PARENT, 0);
+    return read_batched(reading, job, members, NO_PARENT, 0) && mark_jobs(reading);
 }
 
 /* ---- pushing ---- */
 
 static void batched_free(struct batched *batched)
 {
+    buffer_fini(&batched->marks);
     free(batched->copy);
     free(batched);
 }
@@ -300,8 +354,9 @@ static void note_result(struct batched *batched, uint32_t index, const struct qu
     job->result = *result;
     job->result.topic = push->topic;
     job->result.id = push->id;
-    job->is_doubted = result->status == QUEUE_BATCH_CLOSED && parent && parent->is_known;
+    job->is_doubted = result->status == QUEUE_BATCH_CLOSED && parent && parent->is_repeated;
     job_conclude(batched, job);
+    job->is_unchecked = job->is_known && push->batch->waits;
 }
 
 /* Returns whether this call repeats the one that closed the batch: the batch has as many members as the call, and as many of them
@@ -314,6 +369,57 @@ static bool is_repeat(const struct queue_waiting *waiting, uint32_t members, uin
 }
 
 static void resolve_doubts(struct batched *batched);
+
+#define OTHER_MEMBERS                                                                              \
+    "this batch is open and was pushed with other members; push those that are missing with POST " \
+    "/v1/jobs, then close it, or use a new id for the waiting job"
+
+/* Compares the members of this call with those that a job was pushed with which was there. Other members would join an open batch
+ * and close it; a repeat of the first call could not find out then which of its own have ended. So this is a conflict. */
+static void job_compare(struct batched *batched, struct batched_job *job,
+                        const struct queue_job *found)
+{
+    struct slice mark = job_meta_find(found->job.meta, slice_of(JOB_META_MEMBERS));
+    char own[MARK_BYTES];
+    mark_write(job->mark, own);
+    job->is_repeated = mark.len == sizeof own && memcmp(mark.at, own, sizeof own) == 0;
+    if (!mark.len || job->is_repeated || found->waiting->is_closed || found->waiting->has_ended)
+        return;
+    job->is_other = true;
+    job->result.status = QUEUE_CONFLICT;
+    job->result.detail = OTHER_MEMBERS;
+    job_conclude(batched, job);
+}
+
+/* Receives a waiting job that was there. */
+static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct batched *batched = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        batched_refuse(batched, reply->status);
+        return;
+    }
+    if (reply->job_count && reply->jobs[0].waiting)
+        job_compare(batched, &batched->jobs[batched->looked_up], &reply->jobs[0]);
+    resolve_doubts(batched);
+}
+
+/* Looks up the next waiting job of this level that was there. Returns false after the last one. */
+static bool check_known(struct batched *batched)
+{
+    for (uint32_t i = 0; i < batched->count; i++) {
+        struct batched_job *job = &batched->jobs[i];
+        if (!job->is_unchecked)
+            continue;
+        job->is_unchecked = false;
+        batched->looked_up = (uint16_t)i;
+        queue_get(batched->front->queue, batched->copy->pushes[i].topic,
+                  batched->copy->pushes[i].id, reply_to_of(batched, on_found));
+        return true;
+    }
+    return false;
+}
 
 /* Receives a waiting job, and decides whether its missing members have ended or are new. */
 static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -355,6 +461,8 @@ static void resolve_doubts(struct batched *batched)
                   batched->copy->pushes[job->parent].id, reply_to_of(batched, on_looked_up));
         return;
     }
+    if (check_known(batched))
+        return;
     batched->level++;
     push_level(batched);
 }
@@ -370,6 +478,14 @@ static void on_level_pushed(void *owner, uint64_t tag, const struct queue_reply 
     for (size_t i = 0; i < reply->result_count; i++)
         note_result(batched, batched->sent_jobs[i], &reply->results[i]);
     resolve_doubts(batched);
+}
+
+/* Returns the result of a job that is not pushed because of the result of its waiting job. */
+static enum queue_status status_under(const struct batched_job *parent)
+{
+    if (parent->is_ended)
+        return QUEUE_EXISTED;
+    return parent->is_other ? QUEUE_CONFLICT : QUEUE_NO_BATCH;
 }
 
 /* Pushes the jobs of a level whose waiting jobs are there. */
@@ -389,10 +505,10 @@ static void push_level(struct batched *batched)
         if (parent && (!parent->is_done || parent->is_ended)) {
             job->is_ended =
                 parent->is_ended; /* the members of a member that has ended have ended */
-            job->result =
-                (struct queue_result){.status = job->is_ended ? QUEUE_EXISTED : QUEUE_NO_BATCH,
-                                      .topic = batched->copy->pushes[i].topic,
-                                      .id = batched->copy->pushes[i].id};
+            job->result = (struct queue_result){.status = status_under(parent),
+                                                .detail = parent->is_other ? OTHER_MEMBERS : NULL,
+                                                .topic = batched->copy->pushes[i].topic,
+                                                .id = batched->copy->pushes[i].id};
             job_conclude(batched, job);
             continue;
         }
@@ -416,6 +532,7 @@ static bool begin_batch(struct http_call *call, struct http_fault *fault)
     if (!batched)
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     struct batched_reading reading = {.batched = batched, .call = call, .fault = fault};
+    buffer_init(&batched->marks, SIZE_MAX / 4);
     batched->front = call->front;
     batched->tag = http_exchange_tag(call->exchange);
     if (!read_body(&reading)) {

@@ -51,7 +51,7 @@ static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
             http_answer_field(exchange, "Tarry-Callback", value);
             continue;
         }
-        if (slice_is(name, JOB_META_PUSHED))
+        if (job_meta_is_hidden(name))
             continue;
         if (name.len >= sizeof field - prefix)
             continue;

@@ -74,7 +74,7 @@ static void write_meta(struct buffer *out, struct slice meta)
     struct slice name, value;
     size_t at = 0;
     while (job_meta_next(meta, &at, &name, &value)) {
-        if (slice_is(name, JOB_META_PUSHED))
+        if (job_meta_is_hidden(name))
             continue;
         if (slice_is(name, JOB_META_CALLBACK)) {
             wire_unsafe_text(out, 28, value);

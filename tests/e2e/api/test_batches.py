@@ -93,6 +93,43 @@ def test_a_new_member_after_the_close_is_rejected(client):
     assert ack_next(client, "t", "w") == "acked=2 dead=0 cancelled=0 expired=0 missing=0" and not client.take("m")
 
 
+def test_another_member_in_place_of_one_that_has_ended_is_rejected(client):
+    job, (a, b, c) = {"topic": "t", "id": "w"}, [{"topic": "m", "id": ident} for ident in "abc"]
+    push_batch(client, job, a, b)
+    assert ack_next(client, "m", "a") is None
+    answer = push_batch(client, job, c, b)
+    assert results_of(answer) == ["existed", "batch_closed", "existed"] and answer["results"][1]["id"] == "c"
+    assert results_of(push_batch(client, job, b, a)) == ["existed"] * 3
+    assert ack_next(client, "m", "b") is None
+    assert results_of(push_batch(client, job, c, b)) == ["existed", "batch_closed", "batch_closed"]
+    assert client.get("t", "w")["meta"] == {} and ack_next(client, "t", "w") == "acked=2 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def test_another_member_of_a_member_that_has_ended_is_rejected(client):
+    job, step, (a, b) = {"topic": "t", "id": "w"}, {"topic": "s", "id": "step"}, [{"topic": "m", "id": ident} for ident in "ab"]
+    push_batch(client, job, {**step, "members": [a]})
+    assert ack_next(client, "m", "a") is None
+    assert ack_next(client, "s", "step") == ONE
+    assert results_of(push_batch(client, job, {**step, "members": [a]})) == ["existed"] * 3
+    assert results_of(push_batch(client, job, {**step, "members": [b]})) == ["existed", "batch_closed", "no_batch"]
+    assert ack_next(client, "t", "w") == ONE
+
+
+def test_other_members_do_not_join_an_open_batch(client):
+    client.good("PUT", "/v1/topics/full", b'{"max_jobs":1}', {"Content-Type": "application/json"})
+    job, (a, b), full = {"topic": "t", "id": "w"}, [{"topic": "m", "id": ident} for ident in "ab"], [{"topic": "full", "id": ident} for ident in "xy"]
+    assert results_of(push_batch(client, job, a, *full)) == ["created", "created", "created", "topic_full"]
+    answer = push_batch(client, job, a, b)
+    assert results_of(answer) == ["conflict"] * 3 and not answer["closed"] and "other members" in answer["results"][0]["detail"]
+    assert client.call("GET", "/v1/topics/m/jobs/b").status == 404 and not client.get("t", "w")["closed"]
+    assert ack_next(client, "full", "x") is None
+    assert results_of(push_batch(client, job, a, full[1])) == ["conflict"] * 3
+    client.push_batch([{**full[1], "batch": {"topic": "t", "id": "w"}}])
+    client.good("POST", "/v1/topics/t/jobs/w/close")
+    client.good("PUT", "/v1/topics/full", b"{}", {"Content-Type": "application/json"})
+    assert results_of(push_batch(client, job, a, *full)) == ["existed"] * 4
+
+
 def test_a_chain_can_be_repeated_when_its_first_steps_have_ended(client):
     chain = {"topic": "c", "id": "3"}, {"topic": "c", "id": "2", "members": [{"topic": "c", "id": "1"}]}
     push_batch(client, *chain)
