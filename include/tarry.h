@@ -76,7 +76,12 @@ enum tarry_code {
     TARRY_UNSUPPORTED = 26,     /* a directory with several shards has no strict groups */
     TARRY_RESULT_TOO_BIG = 33,  /* above 1 MiB; the job stays leased */
     TARRY_TOO_MANY_GROUPS = 35, /* a topic has settings for up to 10,000 groups */
-    TARRY_NOT_EMPTY = 41,       /* group_order changes only while no job waits or is leased */
+    TARRY_BATCH_CLOSED = 36, /* push of a member: `parent` is not the lease of a member that runs */
+    TARRY_NO_BATCH = 37,     /* push of a member: no job of this topic and id waits for members */
+    TARRY_WAITING = 38,      /* a job that waits for its members cannot be replaced */
+    TARRY_TOO_MANY_BATCHES = 39, /* 100,000 jobs wait for members; in a directory, in each shard */
+    TARRY_TOO_MANY_MEMBERS = 40, /* a batch has up to 1,000,000 members */
+    TARRY_NOT_EMPTY = 41,        /* group_order changes only while no job waits or is leased */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
@@ -100,6 +105,10 @@ enum tarry_outcome {
     TARRY_OUTCOME_EXPIRED = 3
 };
 
+/* The effect of a dead member on the job that waits for it: TARRY_GO, it has ended; TARRY_HOLD, it has not ended until it is
+ * redriven or cancelled; TARRY_STOP, the other members are cancelled, and those that are leased get a request. */
+enum tarry_on_dead { TARRY_GO = 1, TARRY_HOLD = 2, TARRY_STOP = 3 };
+
 /* TARRY_AFTER is only for pushes: while a consumer holds the job, the new one waits as its successor and becomes the job
  * when the lease ends, however it ends; otherwise like TARRY_REPLACE. */
 enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3, TARRY_AFTER = 4 };
@@ -114,7 +123,8 @@ enum {
     TARRY_BACKOFF_STEPS_MAX = 16, /* waits of a TARRY_LIST, each at most 30 days */
     TARRY_BATCH_MAX = 1000,       /* items of a call, jobs of a take or a list */
     TARRY_TAKE_TOPICS_MAX = 64,
-    TARRY_CURSOR_BYTES_MAX = 64
+    TARRY_CURSOR_BYTES_MAX = 64,
+    TARRY_MEMBERS_CURSOR_BYTES_MAX = 280
 };
 
 /* Returns the meaning of a code, as one sentence without a full stop. Accepts any number. */
@@ -199,10 +209,14 @@ int tarry_close(tarry *queue);
 /* ---- push and change ---- */
 
 enum tarry_push_flags {
-    TARRY_HAS_PRIORITY = 1,       /* default: the topic's, else 100 */
-    TARRY_HAS_AT = 2,             /* use at_ms instead of delay_ms */
-    TARRY_IS_DEAD = 4,            /* keep the job as dead; for a job moved from another queue */
-    TARRY_HAS_KEEP_FINISHED = 512 /* use keep_finished_ms instead of the topic's, also if it is 0 */
+    TARRY_HAS_PRIORITY = 1, /* default: the topic's, else 100 */
+    TARRY_HAS_AT = 2,       /* use at_ms instead of delay_ms */
+    TARRY_IS_DEAD = 4,      /* keep the job as dead; for a job moved from another queue */
+    TARRY_HAS_KEEP_FINISHED =
+        512, /* use keep_finished_ms instead of the topic's, also if it is 0 */
+    /* The job waits: it becomes due when its batch is closed and all members have ended. `delay_ms` counts from then; `at_ms` is the
+     * earliest time. Its meta then has the pair `tarry-batch`: acked=3 dead=0 cancelled=0 expired=0 missing=0. */
+    TARRY_WAITS = 2048
 };
 
 struct tarry_push {
@@ -241,11 +255,21 @@ struct tarry_push {
     /* 1 to 64 printable ASCII bytes without blanks: a tenant, a customer, an endpoint. Groups of a topic share its consumers fairly,
      * and may have limits. NULL: no group. */
     const char *group;
+    /* The job is a member of the batch of this waiting job, which was pushed before; NULL: it is not a member. */
+    const char *batch_topic, *batch_id;
+    const char
+        *parent; /* lease of a member that runs: adds a member after the close; NULL: no parent */
+    /* Only with TARRY_WAITS. */
+    uint32_t on_dead; /* enum tarry_on_dead; 0: TARRY_GO */
+    uint32_t members; /* the batch closes itself when it has so many; 0: by tarry_close_batch */
+    int64_t wait_at_most_ms; /* from the push: then the job becomes due anyway; 0: 7 days */
+    int64_t
+        close_within_ms; /* from the push: if the batch is still open then, the job is dead; 0: 1 hour */
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
         sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-            0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0, NULL                                            \
+            0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0              \
     }
 
 /* The result of one item. The caller sets the size of the first. */
@@ -266,7 +290,8 @@ struct tarry_result {
 
 /*
  * Puts jobs into the queue. Each is copied. Codes: CREATED, REPLACED, EXISTED; CONFLICT, LEASED, BAD_TOPIC, BAD_ID, BAD_OPTION,
- * BODY_TOO_BIG, TOO_MANY_TOPICS, TOPIC_FULL, NO_SPACE, NO_MEMORY.
+ * BODY_TOO_BIG, TOO_MANY_TOPICS, TOPIC_FULL, NO_SPACE, NO_MEMORY; WAITING; of a member NO_BATCH, BATCH_CLOSED, TOO_MANY_MEMBERS;
+ * of a waiting job TOO_MANY_BATCHES.
  */
 int tarry_push(tarry *queue, const struct tarry_push *items, size_t n, struct tarry_result *out);
 
@@ -274,12 +299,14 @@ enum tarry_change_flags {
     TARRY_ONLY_DEAD = 8, /* cancel: only if it died with this `delivery`, else TARRY_CONFLICT */
     /* Cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
      * extend. Every end of the lease other than an ack cancels the job. */
-    TARRY_REQUEST = 256
+    TARRY_REQUEST = 256,
+    TARRY_WITH_MEMBERS =
+        4096 /* cancel of a waiting job: also of its members; leased ones get a request */
 };
 
 struct tarry_change {
     uint32_t size;
-    /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
+    /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST, TARRY_WITH_MEMBERS */
     uint32_t flags;
     const char *topic, *id;
     int64_t delay_ms, at_ms; /* reschedule; without their flags the due is unchanged */
@@ -303,6 +330,10 @@ int tarry_reschedule(tarry *queue, const struct tarry_change *items, size_t n,
                      struct tarry_result *out);
 /* Makes jobs due now. Codes: OK; NOT_FOUND, LEASED, DEAD, BAD_TOPIC, BAD_ID, BAD_OPTION. */
 int tarry_run(tarry *queue, const struct tarry_change *items, size_t n, struct tarry_result *out);
+/* Closes the batches of waiting jobs: they get no more members. Codes: OK, also if it is closed already; NOT_FOUND: no such job, or it
+ * does not wait; BAD_TOPIC, BAD_ID, BAD_OPTION. */
+int tarry_close_batch(tarry *queue, const struct tarry_change *items, size_t n,
+                      struct tarry_result *out);
 
 /* ---- take ---- */
 
@@ -407,6 +438,23 @@ int64_t tarry_job_duration_ms(const tarry_job *job);
 const void *tarry_job_result(const tarry_job *job, size_t *bytes);
 /* Returns the content type of the result. "": no content type. */
 const char *tarry_job_result_type(const tarry_job *job);
+
+/* The batches of a job: that of which it is a member, and its own. */
+struct tarry_batch {
+    uint32_t size;
+    int32_t has_own; /* the job has a batch of its own; else all from `on_dead` on are 0 */
+    char topic[TARRY_TOPIC_BYTES_MAX +
+               8]; /* of the waiting job whose member the job is; "": it is not a member */
+    char id[TARRY_ID_BYTES_MAX + 8];
+    int32_t on_dead; /* enum tarry_on_dead */
+    int32_t is_closed;
+    int32_t has_ended;  /* the wait has ended: the numbers below stay as they are */
+    uint32_t waits_for; /* members */
+    uint32_t unfinished, acked, dead, cancelled, expired; /* members by outcome */
+    uint32_t reserved;
+};
+/* Returns the batches of a job. The caller sets out->size. Codes: OK; NOT_FOUND: it has none, BAD_OPTION: `out` has no size. */
+int tarry_job_batch(const tarry_job *job, struct tarry_batch *out);
 
 /* Frees a job that was returned to the caller. This does not ack it. NULL is allowed. */
 void tarry_job_free(tarry_job *job);
@@ -537,6 +585,35 @@ struct tarry_list {
  * for tarry_job_free. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, BAD_CURSOR, NO_MEMORY.
  */
 int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n);
+
+/* The outcome of a member of a batch. */
+enum tarry_member_outcome {
+    TARRY_MEMBER_UNFINISHED = 1,
+    TARRY_MEMBER_ACKED = 2,
+    TARRY_MEMBER_DEAD = 3,
+    TARRY_MEMBER_CANCELLED = 4,
+    TARRY_MEMBER_EXPIRED = 5
+};
+
+struct tarry_members {
+    uint32_t size;
+    uint32_t flags;         /* TARRY_WITH_BODY: with bodies and results */
+    const char *topic, *id; /* of the waiting job */
+    int32_t outcome;        /* enum tarry_member_outcome; 0: all */
+    uint32_t limit;         /* 1 to 1000 */
+    /* Empty for the first call. The call writes the position of the next one; empty: the list is complete. */
+    char cursor[TARRY_MEMBERS_CURSOR_BYTES_MAX];
+};
+#define TARRY_MEMBERS_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct tarry_members), 0, NULL, NULL, 0, 100, ""                                    \
+    }
+/*
+ * Lists the members of a batch, topic by topic; those that have ended are found if they are kept. The call searches up to some 10,000
+ * jobs, so it may return fewer than `limit` members before the list is complete. `out` has room for `limit`; each job in it belongs to
+ * the caller, for tarry_job_free. Codes: OK; NOT_FOUND: no member and no such job, BAD_TOPIC, BAD_ID, BAD_OPTION, BAD_CURSOR, NO_MEMORY.
+ */
+int tarry_list_members(tarry *queue, struct tarry_members *list, tarry_job **out, size_t *n);
 
 /* ---- topics ---- */
 
@@ -740,7 +817,8 @@ int tarry_export(tarry *queue, struct tarry_transfer *transfer);
 /*
  * Reads the output of tarry_export or `tarry export`. Stops at the first rejected line and returns its code; in a
  * directory, up to 1,000 lines after it may have been carried out. An import can safely be repeated: with TARRY_KEEP
- * existing jobs stay. Codes: OK; BAD_OPTION: also an invalid line, BAD_TOPIC, BAD_ID, BODY_TOO_BIG, TOO_MANY_TOPICS,
+ * existing jobs stay. Members of a batch whose waiting job comes later are kept in memory until the end. Codes: OK; NO_BATCH: the input
+ * lacks the waiting job of a member, or its wait has ended; BAD_OPTION: also an invalid line, BAD_TOPIC, BAD_ID, BODY_TOO_BIG, TOO_MANY_TOPICS,
  * TOPIC_FULL, NO_SPACE, NO_MEMORY, STOPPING, FORKED, IO_FAILED: see errno (ENODATA if the input is incomplete); of a
  * directory also DIRECTORY_MOVED, UNAVAILABLE.
  */
@@ -760,7 +838,8 @@ enum tarry_call_kind {
     TARRY_CALL_AGAIN,
     TARRY_CALL_TAKE,
     TARRY_CALL_POP,
-    TARRY_CALL_AWAIT
+    TARRY_CALL_AWAIT,
+    TARRY_CALL_CLOSE_BATCH
 };
 
 /* A call to submit. Read only during tarry_submit. */

@@ -72,6 +72,18 @@ static int binding_run(struct handle *handle, const struct tarry_change *items, 
     HANDLE_CALL(handle, tarry_run(handle->queue, items, n, out));
 }
 
+static int binding_close_batch(struct handle *handle, const struct tarry_change *items, size_t n,
+                               struct tarry_result *out)
+{
+    HANDLE_CALL(handle, tarry_close_batch(handle->queue, items, n, out));
+}
+
+static int binding_list_members(struct handle *handle, struct tarry_members *list, tarry_job **out,
+                                size_t *n)
+{
+    HANDLE_CALL(handle, tarry_list_members(handle->queue, list, out, n));
+}
+
 static int binding_await(struct handle *handle, const struct tarry_await *await, int64_t wait_ms,
                          tarry_job **out)
 {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._binding import ffi, lib
 from .errors import STATES
-from .values import Duration, Moment, meta_of, time_of
+from .values import MEMBER_OUTCOMES, Duration, Moment, meta_of, name_of_on_dead, time_of
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -33,6 +33,16 @@ class Pushed:
 
     def __repr__(self) -> str:
         return f"Pushed(id={self.id!r}, result={self.result!r}, due_at={self.due_at})"
+
+
+class Batch(NamedTuple):
+    """The batch of a waiting job. `outcomes`: its members by outcome. `has_ended`: the wait has ended, and the numbers stay as they are."""
+
+    waits_for: int
+    on_dead: str
+    is_closed: bool
+    has_ended: bool
+    outcomes: dict[str, int]
 
 
 class Attempt(NamedTuple):
@@ -158,6 +168,25 @@ class Job:
             error = bytes(ffi.buffer(one.error, one.error_bytes)).decode(errors="replace") if one.error_bytes else ""
             found.append(Attempt(one.number, _OUTCOMES.get(one.outcome, "unknown"), time_of(one.started_ms), one.duration_ms / 1000, error))
         return found
+
+    def _batches(self) -> Any:
+        found = ffi.new("struct tarry_batch *", {"size": ffi.sizeof("struct tarry_batch")})
+        return found if lib.tarry_job_batch(self._job, found) == lib.TARRY_OK else None
+
+    @property
+    def batch(self) -> tuple[str, str] | None:
+        """Topic and id of the waiting job of whose batch the job is a member."""
+        found = self._batches()
+        return (ffi.string(found.topic).decode(), ffi.string(found.id).decode()) if found and found.topic[0] != b"\0" else None
+
+    @property
+    def own_batch(self) -> Batch | None:
+        """The batch of the job itself, if it waits for members or did so."""
+        found = self._batches()
+        if not found or not found.has_own:
+            return None
+        outcomes = {name: int(getattr(found, name)) for name in MEMBER_OUTCOMES}
+        return Batch(int(found.waits_for), name_of_on_dead(found.on_dead), bool(found.is_closed), bool(found.has_ended), outcomes)
 
     @property
     def progress(self) -> str:

@@ -16,7 +16,7 @@ from .loop import LoopCalls
 from .signals import wait_interruptibly
 from .structs import BATCH, answer_struct, await_push_struct, await_struct, call_struct, push_structs, result_fields, take_struct
 from .topic import Settings, Topic, settings_of, settings_struct, topic_of
-from .values import Duration, Moment, body_of, milliseconds, moment_ms, pointer, text_bytes
+from .values import MEMBER_OUTCOMES, Duration, Moment, body_of, milliseconds, moment_ms, pointer, text_bytes
 
 _STATE_NUMBERS = {"delayed": lib.TARRY_STATE_DELAYED, "ready": lib.TARRY_STATE_READY, "leased": lib.TARRY_STATE_LEASED, "dead": lib.TARRY_STATE_DEAD, "finished": lib.TARRY_STATE_FINISHED}
 _SYNCS = {"always": lib.TARRY_SYNC_ALWAYS, "interval": lib.TARRY_SYNC_INTERVAL, "never": lib.TARRY_SYNC_NEVER}
@@ -205,6 +205,14 @@ class Queue:
         found = self._change(lib.binding_cancel, topic, id, missing_is_none=True, flags=lib.TARRY_REQUEST)
         return None if found is None else name_of(found.code)
 
+    def cancel_batch(self, topic: str, id: str) -> bool:
+        """Cancels a waiting job and its members; consumers that hold members get a request, as by request_cancel(). False: there is no such job."""
+        return self._change(lib.binding_cancel, topic, id, missing_is_none=True, flags=lib.TARRY_WITH_MEMBERS) is not None
+
+    def close_batch(self, topic: str, id: str) -> None:
+        """Closes the batch of a waiting job: it gets no more members."""
+        self._change(lib.binding_close_batch, topic, id)
+
     def cancel_many(self, topic: str, ids: Iterable[str]) -> builtins.list[TarryError | None]:
         """Cancels many jobs; returns None for each cancelled job, otherwise the error."""
         wanted = builtins.list(ids)
@@ -270,6 +278,25 @@ class Queue:
             if code == lib.TARRY_NOT_FOUND:
                 return
             check(code)
+            yield from [Job(out[index], self) for index in range(count[0])]
+            if where.cursor[0] == b"\0":
+                return
+
+    def members(self, topic: str, id: str, *, outcome: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
+        """
+        Lists the members of a batch, read page by page during the iteration. `outcome`: only unfinished, acked, dead, cancelled or expired ones. Members that have ended are
+        found if they are kept. `bodies`: with bodies and results.
+        """
+        if outcome is not None and outcome not in MEMBER_OUTCOMES:
+            raise ValueError(f"bad outcome '{outcome}', give one of: {', '.join(MEMBER_OUTCOMES)}")
+        topic_text, id_text = ffi.from_buffer(text_bytes(topic, "topic")), ffi.from_buffer(text_bytes(id, "id"))
+        page = min(max(page, 1), BATCH)
+        where = ffi.new("struct tarry_members *", {"size": ffi.sizeof("struct tarry_members"), "topic": topic_text, "id": id_text, "limit": page})
+        where.flags = lib.TARRY_WITH_BODY if bodies else 0
+        where.outcome = MEMBER_OUTCOMES.index(outcome) + 1 if outcome else 0
+        out, count = ffi.new("tarry_job *[]", page), ffi.new("size_t *")
+        while True:
+            check(lib.binding_list_members(self._handle, where, out, count))
             yield from [Job(out[index], self) for index in range(count[0])]
             if where.cursor[0] == b"\0":
                 return

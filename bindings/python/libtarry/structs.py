@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Sequence
 from ._binding import ffi, lib
 from .errors import error_of
 from .job import Job
-from .values import Duration, Moment, backoff_of, body_of, conflict_of, meta_bytes, milliseconds, moment_ms, pointer, text_bytes
+from .values import Duration, Moment, backoff_of, body_of, conflict_of, meta_bytes, milliseconds, moment_ms, on_dead_of, pointer, text_bytes
 
 BATCH = int(lib.TARRY_BATCH_MAX)
 _PUSH_SIZE = ffi.sizeof("struct tarry_push")
@@ -111,6 +111,35 @@ def _set_group(push: Any, group: str, keep: list[Any]) -> None:
     push.group = pointer(text_bytes(group, "group"), keep)
 
 
+def _set_batch(push: Any, batch: tuple[str, str], keep: list[Any]) -> None:
+    topic, id = batch
+    push.batch_topic, push.batch_id = pointer(text_bytes(topic, "batch"), keep), pointer(text_bytes(id, "batch"), keep)
+
+
+def _set_parent(push: Any, parent: Job | str, keep: list[Any]) -> None:
+    push.parent = pointer(text_bytes(parent.lease if isinstance(parent, Job) else parent, "parent"), keep)
+
+
+def _set_waits(push: Any, waits: bool, keep: list[Any]) -> None:
+    push.flags |= lib.TARRY_WAITS if waits else 0
+
+
+def _set_members(push: Any, members: int, keep: list[Any]) -> None:
+    push.members = members
+
+
+def _set_on_dead(push: Any, on_dead: str, keep: list[Any]) -> None:
+    push.on_dead = on_dead_of(on_dead)
+
+
+def _set_wait_at_most(push: Any, wait_at_most: Duration, keep: list[Any]) -> None:
+    push.wait_at_most_ms = milliseconds(wait_at_most)
+
+
+def _set_close_within(push: Any, close_within: Duration, keep: list[Any]) -> None:
+    push.close_within_ms = milliseconds(close_within)
+
+
 _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "topic": None,
     "body": None,
@@ -129,6 +158,13 @@ _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "meta": _set_meta,
     "keep_finished": _set_keep_finished,
     "group": _set_group,
+    "batch": _set_batch,
+    "parent": _set_parent,
+    "waits": _set_waits,
+    "members": _set_members,
+    "on_dead": _set_on_dead,
+    "wait_at_most": _set_wait_at_most,
+    "close_within": _set_close_within,
 }
 
 

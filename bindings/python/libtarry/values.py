@@ -102,6 +102,20 @@ def conflict_of(text: str) -> int:
     return int(CONFLICTS[text])
 
 
+ON_DEAD = ("go", "hold", "stop")
+MEMBER_OUTCOMES = ("unfinished", "acked", "dead", "cancelled", "expired")
+
+
+def on_dead_of(text: str) -> int:
+    if text not in ON_DEAD:
+        raise ValueError(f"bad on_dead '{text}', give go, hold or stop")
+    return ON_DEAD.index(text) + 1
+
+
+def name_of_on_dead(number: int) -> str:
+    return ON_DEAD[number - 1] if 1 <= number <= len(ON_DEAD) else "unknown"
+
+
 def pointer(text: bytes, keep: list[Any]) -> Any:
     """Encodes a text for a field of a struct; `keep` holds it for as long as the struct is read."""
     at = ffi.from_buffer(text)

@@ -374,6 +374,42 @@ def test_a_wait_ends_with_the_job_or_with_its_time():
         assert queue.wait("t", "b").state == "dead"
 
 
+def test_a_job_waits_for_its_members(queue):
+    queue.push("t", "last", id="w", waits=True, on_dead="hold", wait_at_most=3600, close_within=60)
+    with pytest.raises(NotFound):
+        queue.push("m", "x", batch=("t", "none"))
+    queue.push_many([{"topic": "m", "id": name, "batch": ("t", "w")} for name in "ab"])
+    own = queue.get("t", "w").own_batch
+    assert own.waits_for == 2 and own.on_dead == "hold" and not own.is_closed and own.outcomes["unfinished"] == 2
+    assert queue.get("m", "a").batch == ("t", "w") and queue.get("m", "a").own_batch is None and queue.get("t", "w").batch is None
+    queue.close_batch("t", "w")
+    (parent,) = queue.take("m")
+    queue.push("m", "x", id="c", batch=("t", "w"), parent=parent)
+    with pytest.raises(Conflict) as closed:
+        queue.push("m", "x", id="d", batch=("t", "w"))
+    assert closed.value.code == "batch_closed"
+    parent.nack(final=True)
+    assert {job.id for job in queue.members("t", "w", page=1)} == {"a", "b", "c"} and [job.id for job in queue.members("t", "w", outcome="dead")] == ["a"]
+    with pytest.raises(NotFound):
+        list(queue.members("t", "none"))
+    queue.redrive("m")
+    for job in queue.take("m", max=10):
+        job.ack()
+    (last,) = queue.take("t")
+    assert last.meta == {"tarry-batch": "acked=3 dead=0 cancelled=0 expired=0 missing=0"} and last.own_batch.has_ended
+
+
+def test_a_cancelled_batch_ends_with_its_members(queue):
+    queue.push("t", "last", id="w", waits=True, members=2)
+    queue.push_many([{"topic": "m", "id": name, "batch": ("t", "w")} for name in "ab"])
+    assert queue.get("t", "w").own_batch.is_closed
+    (held,) = queue.take("m")
+    assert queue.cancel_batch("t", "w") and not queue.cancel_batch("t", "w")
+    assert held.extend() and not queue.take("m")
+    with pytest.raises(ValueError):
+        queue.push("t", "x", on_dead="wait")
+
+
 def test_groups_limits_and_holds(queue):
     settings = libtarry.Settings(limit=9, rate="100/s", burst=50, group_limit=1, group_rate="90/m", group_burst=5)
     queue.put_topic("t", settings)

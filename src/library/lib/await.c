@@ -73,7 +73,7 @@ int lib_await_read_push(struct directory_await *await, struct tarry *queue)
     struct waiter *waiter = await->waiter;
     if (!waiter->push)
         return TARRY_OK;
-    int code = lib_await_push_read(queue, waiter, &await->push);
+    int code = lib_await_push_read(queue, waiter, &await->push, &await->batch);
     if (code)
         return code;
     if (!await->push.id.len) { /* the wait needs the id before the push */

@@ -17,6 +17,11 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_UNSUPPORTED == (int)QUEUE_UNSUPPORTED &&
                    (int)TARRY_RESULT_TOO_BIG == (int)QUEUE_RESULT_TOO_BIG &&
                    (int)TARRY_TOO_MANY_GROUPS == (int)QUEUE_TOO_MANY_GROUPS &&
+                   (int)TARRY_BATCH_CLOSED == (int)QUEUE_BATCH_CLOSED &&
+                   (int)TARRY_NO_BATCH == (int)QUEUE_NO_BATCH &&
+                   (int)TARRY_WAITING == (int)QUEUE_WAITS &&
+                   (int)TARRY_TOO_MANY_BATCHES == (int)QUEUE_TOO_MANY_BATCHES &&
+                   (int)TARRY_TOO_MANY_MEMBERS == (int)QUEUE_TOO_MANY_MEMBERS &&
                    (int)TARRY_NOT_EMPTY == (int)QUEUE_NOT_EMPTY,
                "a code is the queue's status");
 
@@ -71,6 +76,15 @@ static const struct {
     {TARRY_TOO_MANY_GROUPS,
      "the topic has settings for as many groups as it may have; delete those of "
      "unused ones"},
+    {TARRY_BATCH_CLOSED,
+     "the batch is closed; add a member from a member that runs, with its lease "
+     "as parent"},
+    {TARRY_NO_BATCH, "no job of this topic and id waits for members; push the waiting job first"},
+    {TARRY_WAITING, "the job waits for its members and cannot be replaced; cancel it first"},
+    {TARRY_TOO_MANY_BATCHES,
+     "as many jobs wait for members as may; try again once some batches have ended"},
+    {TARRY_TOO_MANY_MEMBERS,
+     "the batch has as many members as it may have; use batches as members"},
     {TARRY_NOT_EMPTY, "the topic has waiting or leased jobs, so the order of its groups cannot be "
                       "changed; wait until they have ended, or purge them"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
@@ -105,7 +119,7 @@ const char *tarry_code_name(int code)
         return "io_failed";
     if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
         code == TARRY_REQUESTED || code == TARRY_UNSUPPORTED || code == TARRY_RESULT_TOO_BIG ||
-        code == TARRY_TOO_MANY_GROUPS || code == TARRY_NOT_EMPTY)
+        (code >= TARRY_TOO_MANY_GROUPS && code <= TARRY_NOT_EMPTY))
         return queue_status_code((enum queue_status)code);
     return "unknown";
 }

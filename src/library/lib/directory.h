@@ -54,7 +54,8 @@ struct directory_await {
     bool is_pushing; /* the reply of the push is still to come */
     int stopped;     /* code of an interrupt meanwhile; 0: none */
     struct queue_push push;
-    struct command *copy; /* of the push, if it outlives the caller's memory */
+    struct queue_batch batch; /* of the push */
+    struct command *copy;     /* of the push, if it outlives the caller's memory */
 };
 
 /* Opens options->dir for `queue` and starts its threads. Returns TARRY_OK, or a code with a

@@ -125,6 +125,45 @@ static void write_head(struct export *export)
     buffer_append_text(out, "}\n");
 }
 
+/* Encodes the batches of a waiting job for the place that imports it: a closed batch expects all of its members, so that it closes itself
+ * with the last of them. A job whose wait has ended is an ordinary one. */
+static struct slice batch_exported(const struct queue_job *shown, char into[JOB_BATCH_BYTES_MAX])
+{
+    struct job_batch batch;
+    if (!job_batch_decode(shown->job.batch, &batch))
+        return shown->job.batch;
+    if (shown->waiting->is_closed)
+        batch.members = (uint32_t)batch_members(&shown->waiting->counts);
+    batch.waits = !shown->waiting->has_ended;
+    return slice_make(into, job_batch_encode(&batch, into));
+}
+
+/* Appends the members of a waiting job that its line has beside those of other jobs. */
+static void write_waiting(struct buffer *out, const struct queue_waiting *waiting)
+{
+    out->len--; /* the brace */
+    if (!waiting->has_ended && waiting->when.due == QUEUE_DUE_DELAY)
+        write_duration(out, "delay", waiting->when.ms);
+    if (!waiting->has_ended && waiting->when.due == QUEUE_DUE_AT) {
+        json_write_member(out, "at");
+        json_write_time(out, waiting->when.ms);
+    }
+    job_json_write_outcomes(out, &waiting->counts, !waiting->has_ended);
+    buffer_append_byte(out, '}');
+}
+
+static void write_job(struct buffer *out, const struct queue_job *shown)
+{
+    char batch[JOB_BATCH_BYTES_MAX];
+    struct job job = shown->job;
+    if (shown->waiting)
+        job.batch = batch_exported(shown, batch);
+    job_json_write(out, &job, (struct slice){0}, JOB_FORM_EXPORTED, JOB_BODY_EXACT);
+    if (shown->waiting && !out->failed)
+        write_waiting(out, shown->waiting);
+    buffer_append_byte(out, '\n');
+}
+
 static int export_jobs(struct export *export, const char *topic)
 {
     tarry_job *jobs[PAGE_JOBS];
@@ -139,9 +178,7 @@ static int export_jobs(struct export *export, const char *topic)
             return code == TARRY_NOT_FOUND ? TARRY_OK : code; /* deleted meanwhile */
         for (size_t i = 0; i < n; i++) {
             const struct memory_job *job = (const struct memory_job *)(void *)jobs[i];
-            job_json_write(&export->lines, &job->shown.job, (struct slice){0}, JOB_FORM_EXPORTED,
-                           JOB_BODY_EXACT);
-            buffer_append_byte(&export->lines, '\n');
+            write_job(&export->lines, &job->shown);
             tarry_job_free(jobs[i]);
         }
         code = lines_write(export);

@@ -30,6 +30,9 @@ struct import {
     struct queue_push *pushes; /* TARRY_BATCH_MAX */
     struct queue_batch *rooms; /* as many, for the batches of jobs */
     uint64_t *lines;           /* line number of each push */
+    struct slice *texts;       /* line of each push */
+    struct buffer aside;       /* members whose waiting job comes later: number, blank, line */
+    struct slice text_now;     /* the current line */
     size_t count;
     uint64_t line; /* number of the current line */
     bool is_head, is_complete;
@@ -42,6 +45,16 @@ struct push_call {
     struct import *import;
 };
 
+/* Sets a member aside whose waiting job is not there yet. */
+static int member_set_aside(struct import *import, size_t i)
+{
+    buffer_append_u64(&import->aside, import->lines[i]);
+    buffer_append_byte(&import->aside, ' ');
+    buffer_append_slice(&import->aside, import->texts[i]);
+    buffer_append_byte(&import->aside, '\n');
+    return import->aside.failed ? TARRY_NO_MEMORY : TARRY_OK;
+}
+
 /* Counts a stored job, or records the line of a rejected one. Returns its code. */
 static int results_note(struct import *import, size_t i, enum queue_status status)
 {
@@ -49,6 +62,8 @@ static int results_note(struct import *import, size_t i, enum queue_status statu
         import->transfer->report.jobs++;
         return TARRY_OK;
     }
+    if (status == QUEUE_NO_BATCH)
+        return member_set_aside(import, i);
     import->transfer->report.line = import->lines[i];
     return lib_code(status);
 }
@@ -232,6 +247,7 @@ static int import_job(struct import *import, struct json_value object)
     if (!push->on_conflict)
         push->on_conflict =
             import->transfer->asked.on_conflict == TARRY_REPLACE ? CONFLICT_REPLACE : CONFLICT_KEEP;
+    import->texts[import->count] = import->text_now;
     import->lines[import->count++] = import->line;
     return import->count == TARRY_BATCH_MAX ? import_flush(import) : TARRY_OK;
 }
@@ -274,6 +290,7 @@ static int import_line(struct import *import, struct slice text)
     struct slice name;
     int64_t number = 0;
     import->transfer->report.line = ++import->line;
+    import->text_now = text;
     if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT || import->is_complete)
         return TARRY_BAD_OPTION;
     members_read(object, &of);
@@ -325,6 +342,56 @@ static int import_lines(struct import *import)
     return code;
 }
 
+static struct slice slice_after(struct slice slice, size_t bytes)
+{
+    return slice_make(slice.at + bytes, slice.len - bytes);
+}
+
+/* Imports a line that was set aside. */
+static int import_member(struct import *import, struct slice line)
+{
+    struct json_value object;
+    const char *blank = memchr(line.at, ' ', line.len);
+    import->line = strtoull(line.at, NULL, 10);
+    import->transfer->report.line = import->line;
+    import->text_now = slice_after(line, (size_t)(blank - line.at) + 1);
+    return json_check(import->text_now, &object, NULL) ? import_job(import, object)
+                                                       : TARRY_BAD_OPTION;
+}
+
+static int import_members(struct import *import, struct slice lines)
+{
+    int code = TARRY_OK;
+    buffer_clear(&import->text);
+    if (!buffer_reserve(&import->text, 2 * lines.len + 1))
+        return TARRY_NO_MEMORY;
+    while (!code && lines.len) {
+        const char *end = memchr(lines.at, '\n', lines.len);
+        size_t bytes = (size_t)(end - lines.at);
+        code = import_member(import, slice_make(lines.at, bytes));
+        lines = slice_after(lines, bytes + 1);
+    }
+    return code ? code : import_flush(import);
+}
+
+/* Imports the members that were set aside, as long as this stores one of them: a waiting job may be a member itself. */
+static int import_aside(struct import *import)
+{
+    int code = TARRY_OK;
+    size_t before = SIZE_MAX;
+    while (!code && import->aside.len && import->aside.len < before) {
+        struct buffer lines = import->aside;
+        buffer_init(&import->aside, SIZE_MAX / 4);
+        before = lines.len;
+        code = import_members(import, buffer_slice(&lines));
+        buffer_fini(&lines);
+    }
+    if (code || !import->aside.len)
+        return code;
+    import->transfer->report.line = strtoull(import->aside.at, NULL, 10);
+    return TARRY_NO_BATCH;
+}
+
 static int import_all(struct import *import)
 {
     size_t most = line_bytes_max(import->queue);
@@ -339,7 +406,7 @@ static int import_all(struct import *import)
             return code;
     }
     if (import->is_complete && !import->in.len)
-        return TARRY_OK;
+        return import_aside(import);
     errno = ENODATA; /* the export is incomplete */
     return TARRY_IO_FAILED;
 }
@@ -353,16 +420,21 @@ int tarry_import(tarry *queue, struct tarry_transfer *transfer)
     struct import import = {.queue = queue, .transfer = &mine};
     buffer_init(&import.in, SIZE_MAX / 4);
     buffer_init(&import.text, SIZE_MAX / 4);
+    buffer_init(&import.aside, SIZE_MAX / 4);
     buffer_init(&import.meta, JOB_META_BYTES_MAX);
     buffer_init(&import.extension, TOPIC_EXTENSION_BYTES_MAX);
     import.pushes = malloc(TARRY_BATCH_MAX * sizeof *import.pushes);
     import.lines = malloc(TARRY_BATCH_MAX * sizeof *import.lines);
+    import.texts = malloc(TARRY_BATCH_MAX * sizeof *import.texts);
     import.rooms = malloc(TARRY_BATCH_MAX * sizeof *import.rooms);
-    code = import.pushes && import.lines && import.rooms ? import_all(&import) : TARRY_NO_MEMORY;
+    code = import.pushes && import.lines && import.texts && import.rooms ? import_all(&import)
+                                                                         : TARRY_NO_MEMORY;
     int failed = errno;
     free(import.pushes);
     free(import.lines);
+    free(import.texts);
     free(import.rooms);
+    buffer_fini(&import.aside);
     buffer_fini(&import.in);
     buffer_fini(&import.text);
     buffer_fini(&import.meta);

@@ -57,6 +57,8 @@ static const char *detail_of(const char *option)
                                            {"dedup_window", "dedup_window_ms"},
                                            {"once_for", "once_for_ms"},
                                            {"keep_finished", "keep_finished_ms"},
+                                           {"wait_at_most", "wait_at_most_ms"},
+                                           {"close_within", "close_within_ms"},
                                            {"hold", "hold_ms"}};
     for (size_t i = 0; option && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(option, names[i][0]) == 0)
@@ -84,7 +86,10 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
 
 /* ---- push ---- */
 
-enum { PUSH_FLAGS = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_IS_DEAD | TARRY_HAS_KEEP_FINISHED };
+enum {
+    PUSH_FLAGS =
+        TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_IS_DEAD | TARRY_HAS_KEEP_FINISHED | TARRY_WAITS
+};
 
 /* Returns whether all names are valid, unique, and not reserved for tarry. */
 static bool meta_is_good(struct slice meta)
@@ -155,9 +160,24 @@ static const char *push_fault(const struct tarry_push *from, struct backoff *bac
     return NULL;
 }
 
-/* Converts a push. Returns false if it is rejected; the result then has the reason. */
+/* Converts the batches of a push. Returns false if it has no batch. */
+static bool push_batch_read(const struct tarry_push *from, struct queue_batch *out)
+{
+    *out = (struct queue_batch){.topic = lib_text(from->batch_topic),
+                                .id = lib_text(from->batch_id),
+                                .parent = lib_text(from->parent),
+                                .waits = from->flags & TARRY_WAITS,
+                                .on_dead = (enum batch_on_dead)from->on_dead,
+                                .members = from->members,
+                                .wait_at_most_ms = from->wait_at_most_ms,
+                                .close_within_ms = from->close_within_ms};
+    return from->batch_topic || from->batch_id || from->parent || out->waits || out->on_dead ||
+           out->members || out->wait_at_most_ms || out->close_within_ms;
+}
+
+/* Converts a push, with its batches in `room`. Returns false if it is rejected; the result then has the reason. */
 static bool push_read(const struct tarry_push *from, struct queue_push *out,
-                      struct queue_result *result)
+                      struct queue_batch *room, struct queue_result *result)
 {
     bool has_at = from->flags & TARRY_HAS_AT;
     out->id = (struct slice){0};
@@ -189,7 +209,8 @@ static bool push_read(const struct tarry_push *from, struct queue_push *out,
                                .once_for_ms = from->once_for_ms,
                                .has_keep_finished = from->flags & TARRY_HAS_KEEP_FINISHED,
                                .keep_finished_ms = from->keep_finished_ms,
-                               .group = lib_text(from->group)};
+                               .group = lib_text(from->group),
+                               .batch = push_batch_read(from, room) ? room : NULL};
     return true;
 }
 
@@ -197,7 +218,8 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
                              struct queue_result *result, char id[ULID_BYTES])
 {
     struct queue_push push;
-    if (!push_read(from, &push, result))
+    struct queue_batch batch;
+    if (!push_read(from, &push, &batch, result))
         return push.id;
     result->status = queue_check_push(&push, queue->options.body_bytes_max, &result->detail);
     if (result->status != QUEUE_OK)
@@ -211,11 +233,12 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
     return push.id;
 }
 
-int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out)
+int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out,
+                        struct queue_batch *room)
 {
     struct tarry_push push;
     struct queue_result result = {.status = QUEUE_BAD_OPTION};
-    if (lib_read(&push, sizeof push, waiter->push) && push_read(&push, out, &result))
+    if (lib_read(&push, sizeof push, waiter->push) && push_read(&push, out, room, &result))
         result.status = queue_check_push(out, queue->options.body_bytes_max, &result.detail);
     return lib_code(result.status);
 }
@@ -237,8 +260,8 @@ int lib_await_push(struct tarry *queue, struct waiter *waiter)
 static bool change_read(const struct tarry_change *from, enum queue_change_verb verb,
                         struct queue_change *out, struct queue_result *result)
 {
-    const uint32_t flags =
-        TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_HAS_DELAY | TARRY_ONLY_DEAD | TARRY_REQUEST;
+    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_HAS_DELAY | TARRY_ONLY_DEAD |
+                           TARRY_REQUEST | TARRY_WITH_MEMBERS;
     bool has_at = from->flags & TARRY_HAS_AT, has_delay = from->flags & TARRY_HAS_DELAY;
     bool has_priority = from->flags & TARRY_HAS_PRIORITY;
     *out = (struct queue_change){.verb = verb,
@@ -251,11 +274,14 @@ static bool change_read(const struct tarry_change *from, enum queue_change_verb 
                                  .priority = has_priority ? from->priority : QUEUE_PRIORITY_UNSET,
                                  .only_dead = from->flags & TARRY_ONLY_DEAD,
                                  .request = from->flags & TARRY_REQUEST,
+                                 .members = from->flags & TARRY_WITH_MEMBERS,
                                  .delivery = from->delivery};
-    result->detail = from->flags & ~flags || from->reserved ? "flags"
-                     : has_at && has_delay                  ? "delay"
-                     : has_priority && from->priority < 0   ? "priority"
-                                                            : NULL;
+    bool is_cancel = verb == QUEUE_CANCEL;
+    result->detail = from->flags & ~flags || from->reserved || (out->members && !is_cancel)
+                         ? "flags"
+                     : has_at && has_delay                ? "delay"
+                     : has_priority && from->priority < 0 ? "priority"
+                                                          : NULL;
     result->status = result->detail ? QUEUE_BAD_OPTION : QUEUE_OK;
     return !result->detail;
 }
@@ -386,6 +412,7 @@ static const struct {
     [TARRY_CALL_CANCEL] = {CHANGE, QUEUE_CANCEL},
     [TARRY_CALL_RESCHEDULE] = {CHANGE, QUEUE_RESCHEDULE},
     [TARRY_CALL_RUN] = {CHANGE, QUEUE_RUN},
+    [TARRY_CALL_CLOSE_BATCH] = {CHANGE, QUEUE_CLOSE},
     [TARRY_CALL_ACK] = {ANSWER, QUEUE_ACK},
     [TARRY_CALL_NACK] = {ANSWER, QUEUE_NACK},
     [TARRY_CALL_EXTEND] = {ANSWER, QUEUE_EXTEND},
@@ -420,7 +447,7 @@ static struct slice run_item(struct tarry *queue, enum tarry_call_kind kind, con
     const int verb = kinds[kind].verb;
     if (kind == TARRY_CALL_PUSH)
         return run_push(queue, &item->push, result, id);
-    if (kind <= TARRY_CALL_RUN)
+    if (kinds[kind].command == COMMAND_CHANGE)
         return run_change(queue, &item->change, (enum queue_change_verb)verb, result);
     if (kind == TARRY_CALL_AGAIN)
         return run_again(queue, &item->again, result);
@@ -501,7 +528,7 @@ static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const 
     const int verb = kinds[kind].verb;
     bool is_good = false;
     if (kind == TARRY_CALL_PUSH) {
-        is_good = push_read(&from->push, into, result);
+        is_good = push_read(&from->push, into, &items->batches[items->sent], result);
         *id = ((const struct queue_push *)into)->id;
     } else if (kinds[kind].command == COMMAND_CHANGE) {
         is_good = change_read(&from->change, (enum queue_change_verb)verb, into, result);
@@ -522,18 +549,24 @@ static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const 
 static bool items_make(struct lib_items *items, enum tarry_call_kind kind, size_t n)
 {
     size_t bytes = kinds[kind].command_bytes;
-    size_t again_bytes = kind == TARRY_CALL_AGAIN ? sizeof *items->again : 0;
+    size_t more_bytes = kind == TARRY_CALL_AGAIN  ? sizeof *items->again
+                        : kind == TARRY_CALL_PUSH ? sizeof *items->batches
+                                                  : 0;
     items->at = &items->only_at;
     items->commands = &items->only;
     items->again = &items->only_again;
+    items->batches = &items->only_batch;
     if (n <= 1)
         return true;
-    char *block = items->block = malloc(n * (bytes + again_bytes + sizeof *items->at));
+    char *block = items->block = malloc(n * (bytes + more_bytes + sizeof *items->at));
     if (!block)
         return false;
     items->commands = block;
-    items->again = again_bytes ? (struct queue_again *)(void *)(block + n * bytes) : items->again;
-    items->at = (uint16_t *)(void *)(block + n * (bytes + again_bytes));
+    if (kind == TARRY_CALL_AGAIN)
+        items->again = (struct queue_again *)(void *)(block + n * bytes);
+    else
+        items->batches = (struct queue_batch *)(void *)(block + n * bytes);
+    items->at = (uint16_t *)(void *)(block + n * (bytes + more_bytes));
     return true;
 }
 
@@ -638,6 +671,12 @@ int tarry_reschedule(tarry *queue, const struct tarry_change *items, size_t n,
 int tarry_run(tarry *queue, const struct tarry_change *items, size_t n, struct tarry_result *out)
 {
     return call_items(queue, TARRY_CALL_RUN, items, n, out);
+}
+
+int tarry_close_batch(tarry *queue, const struct tarry_change *items, size_t n,
+                      struct tarry_result *out)
+{
+    return call_items(queue, TARRY_CALL_CLOSE_BATCH, items, n, out);
 }
 
 int tarry_ack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out)

@@ -18,11 +18,12 @@ struct lib_items {
     uint64_t body_bytes_max;
     size_t sent; /* items in the command; 0: nothing to send */
     size_t first_at;
-    int first;                 /* code of the first rejected item; 0 if all are valid */
-    void *commands;            /* queue_push, queue_change or queue_answer */
-    uint16_t *at;              /* index of each command's item */
-    struct queue_again *again; /* only for TARRY_CALL_AGAIN */
-    void *block;               /* malloc'd */
+    int first;                   /* code of the first rejected item; 0 if all are valid */
+    void *commands;              /* queue_push, queue_change or queue_answer */
+    uint16_t *at;                /* index of each command's item */
+    struct queue_again *again;   /* only for TARRY_CALL_AGAIN */
+    struct queue_batch *batches; /* only for TARRY_CALL_PUSH */
+    void *block;                 /* malloc'd */
     struct command *copy;
     uint16_t only_at;
     union {
@@ -31,6 +32,7 @@ struct lib_items {
         struct queue_answer answer;
     } only;
     struct queue_again only_again;
+    struct queue_batch only_batch;
 };
 
 /* Prepares the command. Returns TARRY_OK if it is ready to send (unless `sent` is 0), else a

@@ -172,8 +172,9 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
 
 /* Carries out the push of a wait and sets the topic and id of the waiter. Returns TARRY_OK, or why it was rejected. */
 int lib_await_push(struct tarry *queue, struct waiter *waiter);
-/* Converts the push of a wait for the queue. Returns TARRY_OK, or why it is rejected. */
-int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out);
+/* Converts the push of a wait for the queue, with its batches in `room`. Returns TARRY_OK, or why it is rejected. */
+int lib_await_push_read(struct tarry *queue, const struct waiter *waiter, struct queue_push *out,
+                        struct queue_batch *room);
 
 /* ---- take.c ---- */
 

@@ -232,7 +232,7 @@ static int directory_submit(struct tarry *queue, struct submitted *call,
             lib_end(queue);
         return code;
     }
-    if (asked->kind >= TARRY_CALL_TAKE) {
+    if (asked->kind == TARRY_CALL_TAKE || asked->kind == TARRY_CALL_POP) {
         call->taken = (struct directory_take){
             .call.ended = take_ended, .waiter = &call->waiter, .wait_ms = asked->wait_ms};
         directory_post_take(queue->directory, &call->taken);
@@ -259,10 +259,10 @@ int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, 
 {
     struct tarry_call asked;
     if (!done || !lib_read(&asked, sizeof asked, from) || asked.kind < TARRY_CALL_PUSH ||
-        asked.kind > TARRY_CALL_AWAIT)
+        asked.kind > TARRY_CALL_CLOSE_BATCH)
         return TARRY_BAD_OPTION;
     bool awaits = asked.kind == TARRY_CALL_AWAIT;
-    bool takes = asked.kind >= TARRY_CALL_TAKE && !awaits;
+    bool takes = asked.kind == TARRY_CALL_TAKE || asked.kind == TARRY_CALL_POP;
     struct submitted *call = calloc(1, sizeof *call);
     if (!call)
         return TARRY_NO_MEMORY;

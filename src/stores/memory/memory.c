@@ -366,8 +366,9 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     const struct queue_end end = from->end ? *from->end : (struct queue_end){0};
     size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
                    known->body.len + known->error.len + known->history.len + known->consumer.len +
-                   known->progress.len + known->group.len + end.result.len + end.result_type.len;
-    enum { TEXTS = 12 };
+                   known->progress.len + known->group.len + known->batch.len + end.result.len +
+                   end.result_type.len;
+    enum { TEXTS = 13 };
     if (from->lease.len > LEASE_TEXT_BYTES)
         return NULL;
     struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
@@ -378,11 +379,16 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     copy->shown.job = *known;
     copy->end = end;
     copy->shown.end = from->end ? &copy->end : NULL;
+    if (from->waiting) {
+        copy->waiting = *from->waiting;
+        copy->shown.waiting = &copy->waiting;
+    }
     job = &copy->shown.job;
     struct slice *const texts[TEXTS] = {
         &job->topic,    &job->id,          &job->content_type,     &job->meta,
         &job->body,     &job->error,       &job->history,          &job->consumer,
-        &job->progress, &copy->end.result, &copy->end.result_type, &job->group};
+        &job->progress, &copy->end.result, &copy->end.result_type, &job->group,
+        &job->batch};
     for (size_t i = 0; i < TEXTS; i++)
         *texts[i] = text_copy(&at, *texts[i]);
     if (from->lease.len)
