@@ -130,6 +130,13 @@ class Queue:
         content_type: str | None = None,
         keep_finished: Duration | None = None,
         group: str | None = None,
+        batch: tuple[str, str] | None = None,
+        parent: Job | str | None = None,
+        waits: bool | None = None,
+        members: int | None = None,
+        on_dead: str | None = None,
+        wait_at_most: Duration | None = None,
+        close_within: Duration | None = None,
     ) -> Pushed:
         """
         Hands over a job, due after `delay` or at `at`; without an id it gets one.
@@ -138,8 +145,11 @@ class Queue:
         reject. once: if a push to the topic had the same text within `once_for` (5 minutes), nothing changes and the result is "existed",
         even if its job has ended. keep_finished: how long to keep the job once it has finished. group: a tenant, a customer, an
         endpoint; groups of a topic share its consumers fairly. Missing options have the topic's setting, otherwise the default.
+
+        waits: the job becomes due when its batch is closed and all members have ended; its options are `members`, `on_dead` (go, hold, stop), `wait_at_most` and `close_within`.
+        batch: topic and id of the waiting job of whose batch this job is a member; parent: a member in hand, which adds one after the close.
         """
-        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is keep_finished is group is None):  # type: ignore[comparison-overlap]
+        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is keep_finished is group is batch is parent is waits is members is on_dead is wait_at_most is close_within is None):  # type: ignore[comparison-overlap]
             given = {name: value for name, value in locals().items() if name != "self"}
             (pushed,) = self._push_items([given])
             if isinstance(pushed, TarryError):

@@ -376,26 +376,26 @@ def test_a_wait_ends_with_the_job_or_with_its_time():
 
 def test_a_job_waits_for_its_members(queue):
     queue.push("t", "last", id="w", waits=True, on_dead="hold", wait_at_most=3600, close_within=60)
-    with pytest.raises(NotFound):
+    with pytest.raises(libtarry.NotFound):
         queue.push("m", "x", batch=("t", "none"))
     queue.push_many([{"topic": "m", "id": name, "batch": ("t", "w")} for name in "ab"])
     own = queue.get("t", "w").own_batch
     assert own.waits_for == 2 and own.on_dead == "hold" and not own.is_closed and own.outcomes["unfinished"] == 2
     assert queue.get("m", "a").batch == ("t", "w") and queue.get("m", "a").own_batch is None and queue.get("t", "w").batch is None
     queue.close_batch("t", "w")
-    (parent,) = queue.take("m")
+    (parent,) = queue.take("m", wait=0)
     queue.push("m", "x", id="c", batch=("t", "w"), parent=parent)
-    with pytest.raises(Conflict) as closed:
+    with pytest.raises(libtarry.Conflict) as closed:
         queue.push("m", "x", id="d", batch=("t", "w"))
     assert closed.value.code == "batch_closed"
     parent.nack(final=True)
     assert {job.id for job in queue.members("t", "w", page=1)} == {"a", "b", "c"} and [job.id for job in queue.members("t", "w", outcome="dead")] == ["a"]
-    with pytest.raises(NotFound):
+    with pytest.raises(libtarry.NotFound):
         list(queue.members("t", "none"))
     queue.redrive("m")
-    for job in queue.take("m", max=10):
+    for job in queue.take("m", max=10, wait=0):
         job.ack()
-    (last,) = queue.take("t")
+    (last,) = queue.take("t", wait=0)
     assert last.meta == {"tarry-batch": "acked=3 dead=0 cancelled=0 expired=0 missing=0"} and last.own_batch.has_ended
 
 
@@ -403,9 +403,9 @@ def test_a_cancelled_batch_ends_with_its_members(queue):
     queue.push("t", "last", id="w", waits=True, members=2)
     queue.push_many([{"topic": "m", "id": name, "batch": ("t", "w")} for name in "ab"])
     assert queue.get("t", "w").own_batch.is_closed
-    (held,) = queue.take("m")
+    (held,) = queue.take("m", wait=0)
     assert queue.cancel_batch("t", "w") and not queue.cancel_batch("t", "w")
-    assert held.extend() and not queue.take("m")
+    assert held.extend() and not queue.take("m", wait=0)
     with pytest.raises(ValueError):
         queue.push("t", "x", on_dead="wait")
 
