@@ -1,5 +1,6 @@
 /* JSON: ours and jansson agree on validity and on the value; strings survive being written
  * and read. */
+#include "base/json_levels.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 
@@ -41,11 +42,24 @@ static void claim_round_trip(struct slice text)
     buffer_fini(&scratch);
 }
 
+/* The first byte gives the length of the pieces. */
+static void claim_pieces(struct slice text)
+{
+    struct json_scan scan = {0};
+    size_t whole_end, end, piece = text.len ? 1 + (size_t)((unsigned char)text.at[0] & 15) : 1;
+    enum json_finding finding, whole = json_check_first(text, 4, &whole_end);
+    do
+        finding = json_scan_some(&scan, text, 4, piece, &end);
+    while (finding == JSON_UNFINISHED);
+    CLAIM("a check in pieces finds the same", finding == whole && end == whole_end);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct slice text = slice_make(bytes, len);
 
     claim_agreement(text);
+    claim_pieces(text);
     claim_round_trip(text);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* json_check: checks JSON in one pass without recursion: the open containers are a stack of
- * bits. */
+ * bits. So a check can pause between two values, in a string, and in a container that is skipped. */
 #include "base/json_read.h"
 
 #include "base/hex.h"
@@ -10,10 +10,14 @@
 
 struct scan {
     const char *at, *end;          /* after a fault: its position */
+    const char *pause;             /* pauses here or behind; `end`: never */
     bool objects[JSON_LEVELS_MAX]; /* by level: whether the container is an object */
     int depth, levels;
     bool skips; /* skip containers that are too deep */
     bool is_too_deep;
+    enum json_scan_place
+        paused;   /* where it has paused, which the functions return like a fault; 0: nowhere */
+    int64_t open; /* containers that are open in one that is skipped */
 };
 
 enum next { NEXT_VALUE = 1, NEXT_NOTHING, NEXT_FAULT };
@@ -86,7 +90,7 @@ static bool check_escape(struct scan *scan)
 /* Checks a run of bytes outside ASCII, which mostly come in runs. */
 static bool check_utf8_run(struct scan *scan)
 {
-    while (scan->at < scan->end && (signed char)*scan->at < 0) {
+    while (scan->at < scan->pause && (signed char)*scan->at < 0) {
         size_t len = json_utf8_len(scan->at, scan->end);
         if (len == 0)
             return false;
@@ -95,17 +99,24 @@ static bool check_utf8_run(struct scan *scan)
     return true;
 }
 
-static bool check_string(struct scan *scan)
+/* Pauses. The result is the one of a fault. */
+static bool pause_at(struct scan *scan, enum json_scan_place place)
 {
-    if (!sees(scan, '"'))
-        return false;
-    scan->at++;
+    scan->paused = place;
+    return false;
+}
+
+/* Checks the rest of a string, from a character in it or its last quote. `place` is that of the string. */
+static bool check_string_rest(struct scan *scan, enum json_scan_place place)
+{
     for (;;) {
         scan->at = json_plain_end(scan->at, scan->end);
         if (scan->at == scan->end)
             return false;
         if (*scan->at == '"')
             break;
+        if (scan->at >= scan->pause)
+            return pause_at(scan, place);
         if (*scan->at == '\\') {
             if (!check_escape(scan))
                 return false;
@@ -115,6 +126,14 @@ static bool check_string(struct scan *scan)
     }
     scan->at++;
     return true;
+}
+
+static bool check_string(struct scan *scan, enum json_scan_place place)
+{
+    if (!sees(scan, '"'))
+        return false;
+    scan->at++;
+    return check_string_rest(scan, place);
 }
 
 static bool check_digits(struct scan *scan)
@@ -162,7 +181,7 @@ static bool check_scalar(struct scan *scan)
         return false;
     switch (*scan->at) {
     case '"':
-        return check_string(scan);
+        return check_string(scan, JSON_SCAN_STRING);
     case 't':
         return check_literal(scan, "true");
     case 'f':
@@ -174,12 +193,9 @@ static bool check_scalar(struct scan *scan)
     }
 }
 
-/* Checks a key, its colon and the white space around them. */
-static bool check_key(struct scan *scan)
+/* Checks the colon behind a key, and the white space around it. */
+static bool check_colon(struct scan *scan)
 {
-    skip_space(scan);
-    if (!check_string(scan))
-        return false;
     skip_space(scan);
     if (!sees(scan, ':'))
         return false;
@@ -188,16 +204,28 @@ static bool check_key(struct scan *scan)
     return true;
 }
 
-/* Skips a container that is too deep: finds its end by counting brackets. Returns false if it has
- * no end. */
-static bool skip_container(struct scan *scan)
+/* Checks a key, its colon and the white space around them. */
+static bool check_key(struct scan *scan)
+{
+    skip_space(scan);
+    return check_string(scan, JSON_SCAN_KEY) && check_colon(scan);
+}
+
+/* Skips a container that is too deep, in which `open` containers are open: finds its end by counting brackets. Returns
+ * false if it has no end. */
+static bool skip_container(struct scan *scan, int64_t open)
 {
     static const int8_t opened[256] = {['{'] = 1, ['['] = 1, ['}'] = -1, [']'] = -1};
     const char *at = scan->at, *end = scan->end; /* in registers: this is a loop over each byte */
-    int64_t open = 0;
+    const char *pause = scan->pause;
     do {
         if (at == end)
             break;
+        if (at >= pause) {
+            scan->at = at;
+            scan->open = open;
+            return pause_at(scan, JSON_SCAN_SKIPPED);
+        }
         char byte = *at++;
         if (byte == '"') {
             while (at < end && *at != '"')
@@ -248,40 +276,54 @@ static enum next check_after_value(struct scan *scan)
 }
 
 /* Checks a value and everything in it without recursion: the depth is counted, and the open
- * containers are on a stack of bits. */
-static bool check_value(struct scan *scan)
+ * containers are on a stack of bits. `next` is NEXT_VALUE at its beginning. */
+static bool check_value(struct scan *scan, enum next next)
 {
-    enum next next;
-
-    do {
+    while (next == NEXT_VALUE) {
+        if (scan->at >= scan->pause && scan->at < scan->end)
+            return pause_at(scan, JSON_SCAN_VALUE);
         bool is_container = sees(scan, '{') || sees(scan, '[');
         if (is_container && scan->depth == scan->levels) {
-            if (!scan->skips || !skip_container(scan))
+            if (!scan->skips || !skip_container(scan, 0))
                 return false;
         } else if (is_container) {
             bool is_empty;
             if (!check_opening(scan, &is_empty))
                 return false;
-            if (!is_empty) {
-                next = NEXT_VALUE;
+            if (!is_empty)
                 continue;
-            }
         } else if (!check_scalar(scan)) {
             return false;
         }
         next = check_after_value(scan);
-    } while (next == NEXT_VALUE);
+    }
     return next == NEXT_NOTHING;
+}
+
+/* Continues where the check has paused. */
+static bool check_on(struct scan *scan, enum json_scan_place place)
+{
+    bool is_good = true;
+    if (place == JSON_SCAN_VALUE)
+        return check_value(scan, NEXT_VALUE);
+    if (place == JSON_SCAN_KEY)
+        return check_string_rest(scan, place) && check_colon(scan) && check_value(scan, NEXT_VALUE);
+    if (place == JSON_SCAN_STRING)
+        is_good = check_string_rest(scan, place);
+    else
+        is_good = skip_container(scan, scan->open);
+    return is_good && check_value(scan, check_after_value(scan));
 }
 
 static inline void scan_init(struct scan *scan, struct slice text, int levels, bool skips)
 {
     scan->at = text.len ? text.at : "";
-    scan->end = scan->at + text.len;
+    scan->end = scan->pause = scan->at + text.len;
     scan->depth = 0;
     scan->levels = levels;
     scan->skips = skips;
     scan->is_too_deep = false;
+    scan->paused = 0;
 }
 
 static enum json_finding examine(struct slice text, int levels, bool skips,
@@ -293,7 +335,7 @@ static enum json_finding examine(struct slice text, int levels, bool skips,
     scan_init(&scan, text, levels, skips);
     skip_space(&scan);
     const char *first = scan.at;
-    bool valid = check_value(&scan);
+    bool valid = check_value(&scan, NEXT_VALUE);
     const char *last = scan.at;
     if (valid)
         skip_space(&scan);
@@ -320,9 +362,41 @@ enum json_finding json_check_first(struct slice text, int levels, size_t *end)
     struct scan scan;
     scan_init(&scan, text, levels, true);
     const char *first = scan.at;
-    bool is_valid = check_value(&scan);
+    bool is_valid = check_value(&scan, NEXT_VALUE);
     *end = (size_t)(scan.at - first);
     return !is_valid ? JSON_MALFORMED : scan.is_too_deep ? JSON_TOO_DEEP : JSON_SOUND;
+}
+
+enum json_finding json_scan_some(struct json_scan *state, struct slice text, int levels,
+                                 size_t bytes, size_t *end)
+{
+    assert(levels > 0 && levels <= JSON_LEVELS_MAX);
+    struct scan scan;
+    scan_init(&scan, text, levels, true);
+    const char *first = scan.at;
+    if (state->place) {
+        assert(state->at <= text.len);
+        scan.at += state->at;
+    }
+    if ((size_t)(scan.end - scan.at) > bytes)
+        scan.pause = scan.at + bytes;
+    if (state->place) {
+        memcpy(scan.objects, state->objects, sizeof scan.objects);
+        scan.depth = state->depth;
+        scan.open = state->open;
+        scan.is_too_deep = state->is_too_deep;
+    }
+    bool is_valid = check_on(&scan, state->place ? state->place : JSON_SCAN_VALUE);
+    *end = (size_t)(scan.at - first);
+    state->place = scan.paused;
+    if (!scan.paused)
+        return !is_valid ? JSON_MALFORMED : scan.is_too_deep ? JSON_TOO_DEEP : JSON_SOUND;
+    memcpy(state->objects, scan.objects, sizeof scan.objects);
+    state->at = *end;
+    state->depth = scan.depth;
+    state->open = scan.open;
+    state->is_too_deep = scan.is_too_deep;
+    return JSON_UNFINISHED;
 }
 
 bool json_check(struct slice text, struct json_value *value, size_t *error_at)
@@ -334,7 +408,8 @@ bool json_utf8_is_valid(struct slice text)
 {
     if (text.len == 0)
         return true;
-    struct scan scan = {.at = text.at, .end = text.at + text.len};
+    const char *end = text.at + text.len;
+    struct scan scan = {.at = text.at, .end = end, .pause = end};
 
     while (scan.at < scan.end) {
         scan.at = json_ascii_end(scan.at, scan.end);

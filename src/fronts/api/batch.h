@@ -10,6 +10,7 @@
 #define TARRY_API_BATCH_H
 
 #include "api/push.h"
+#include "base/json_levels.h"
 #include "trace/carry.h"
 
 struct api_item_fault {
@@ -43,12 +44,13 @@ struct api_batch_reader {
     size_t item_bytes_most; /* bytes of the longest one */
     bool is_array, is_json; /* lines of a body declared as a single JSON value must be JSON */
     bool has_begun, has_deep;
+    struct json_scan scan; /* of the item at `at` */
 };
 
 enum api_batch_step { API_BATCH_MORE = 1, API_BATCH_END, API_BATCH_REFUSED };
 
 void api_batch_begin(struct api_batch_reader *reader, struct slice body, struct slice type);
-/* Checks the next item. On API_BATCH_REFUSED the whole body is invalid; *fault describes the problem. */
+/* Checks the next item, or a part of it if it is long. On API_BATCH_REFUSED the whole body is invalid; *fault describes the problem. */
 enum api_batch_step api_batch_check(struct api_batch_reader *reader, struct http_fault *fault);
 /* Returns to the first item, to read the checked body. */
 void api_batch_rewind(struct api_batch_reader *reader);

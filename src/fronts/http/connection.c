@@ -19,7 +19,8 @@ enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 2, /* per loop iteration, so that established connections do not wait longer */
-    ITERATION_READ_BYTES = 256 * 1024, /* of a connection in an iteration: one read */
+    ITERATION_READ_BYTES = 128 * 1024, /* of a connection in an iteration: one read */
+    LATE_READ_BYTES = 16 * 1024,       /* the same, in an iteration that is late */
     CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
      * growing buffer. */
@@ -181,6 +182,15 @@ static bool must_put_off(const struct http_connection *connection)
 
 /* Provides the buffer of a read: the shared buffer, after a short leftover, or the connection's own
  * as far as the budget allows. */
+/* Returns how much of `room` one read may fill: a small part if the iteration is late, because many connections can have
+ * large requests in it. */
+static unsigned read_bytes_of(const struct http_connection *connection, size_t room)
+{
+    size_t most =
+        reactor_is_late(connection->front->reactor) ? LATE_READ_BYTES : ITERATION_READ_BYTES;
+    return (unsigned)(room < most ? room : most);
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct http_connection *connection = handle->data;
@@ -197,7 +207,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
             memcpy(shared, connection->parser.in, connection->parser.in_len);
         size_t cap = connection->socket.channel ? HTTP_SEALED_READ_BYTES : HTTP_READ_BYTES;
         *out = uv_buf_init(shared + connection->parser.in_len,
-                           (unsigned)(cap - connection->parser.in_len));
+                           read_bytes_of(connection, cap - connection->parser.in_len));
         return;
     }
     size_t cap = http_input_cap_wanted(connection);
@@ -212,9 +222,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         *out = uv_buf_init(NULL, 0);
     else
         *out = uv_buf_init(connection->parser.in + connection->parser.in_len,
-                           cap - connection->parser.in_len < ITERATION_READ_BYTES
-                               ? (unsigned)(cap - connection->parser.in_len)
-                               : ITERATION_READ_BYTES);
+                           read_bytes_of(connection, cap - connection->parser.in_len));
 }
 
 /* Handles the end of the peer's output. The peer may still read, so requests in progress are

@@ -1,7 +1,7 @@
 /*
  * A reply with jobs. A view has the place of each job's record. Records in memory or in the page
- * cache are read immediately, the others by the librarian, so that the loop never waits for the
- * disk.
+ * cache are read by the loop, a piece in each iteration, the others by the librarian, so that the
+ * loop never waits for the disk.
  */
 #include "local/job_reply.h"
 
@@ -14,11 +14,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+enum { READ_BYTES = 128 * 1024 }; /* of records, in one iteration of the loop */
+
 struct job_reply {
     struct work work;
     struct shard *shard;
     struct engine_view *views;
-    size_t count;
+    size_t count, tried; /* how many records were looked for in memory and in the page cache */
+    bool has_pending;    /* some of them are left for the librarian */
+    bool holds_log; /* log files that have records are not dropped before all of them were tried */
     struct depot_view *view; /* for records in runs; NULL: no records in runs */
     size_t *offsets;         /* of each record in `bytes`, or a mark */
     struct buffer bytes;
@@ -82,14 +86,14 @@ static int job_reply_read_one(struct job_reply *job_reply, size_t i, bool may_bl
     return 0;
 }
 
-/* Reads the records in memory and the page cache. Returns whether records are left for the
- * librarian, which reads only from the disk, so every record must be tried here first. */
+/* Reads some records in memory and the page cache. Returns whether more are left. The librarian reads only from the disk,
+ * so every record must be tried here first. */
 static bool job_reply_read_cached(struct job_reply *job_reply)
 {
-    bool pending = false;
-    for (size_t i = 0; i < job_reply->count; i++)
-        pending |= job_reply_read_one(job_reply, i, false) != 0;
-    return pending;
+    size_t before = job_reply->bytes.len;
+    while (job_reply->tried < job_reply->count && job_reply->bytes.len - before < READ_BYTES)
+        job_reply->has_pending |= job_reply_read_one(job_reply, job_reply->tried++, false) != 0;
+    return job_reply->tried < job_reply->count;
 }
 
 static void job_reply_read_pending(struct job_reply *job_reply)
@@ -232,13 +236,42 @@ static void job_reply_on_back(struct work *work)
     job_reply_free(job_reply);
 }
 
-/* Reads and sends the jobs at the end of the step, called through a separate completion. */
+static void job_reply_on_iteration_end(void *owner, uint64_t tag,
+                                       const struct queue_reply *nothing);
+
+/* Schedules the next piece of the reading. */
+static void job_reply_schedule(struct job_reply *job_reply, size_t bytes)
+{
+    struct completion *completion = completion_new(
+        job_reply->shard, 0, 0,
+        (struct queue_reply_to){.done = job_reply_on_iteration_end, .owner = job_reply});
+    assert(completion);
+    completion_soon_of(job_reply->shard, completion, bytes);
+}
+
+/* Holds back the drop of log files while the reading pauses. The marks behind replies (shard_checkpointed) pass a reply
+ * that is scheduled again. */
+static void job_reply_hold_log(struct job_reply *job_reply, bool on)
+{
+    if (job_reply->holds_log != on)
+        wal_hold_back(job_reply->shard->wal, on);
+    job_reply->holds_log = on;
+}
+
+/* Reads a piece of the jobs at the end of the step, and sends them after the last piece. Called through a separate
+ * completion. */
 static void job_reply_on_iteration_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
 {
     struct job_reply *job_reply = owner;
     (void)tag;
     (void)nothing;
-    if (job_reply_read_cached(job_reply)) {
+    bool has_more = job_reply_read_cached(job_reply);
+    job_reply_hold_log(job_reply, has_more);
+    if (has_more) {
+        job_reply_schedule(job_reply, SIZE_MAX);
+        return;
+    }
+    if (job_reply->has_pending) {
         job_reply->shard->readings++;
         job_reply->work.perform = job_reply_on_librarian;
         job_reply->work.done = job_reply_on_back;
@@ -291,12 +324,8 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
         memcpy(job_reply->cursor, cursor.at, cursor.len);
     buffer_init(&job_reply->bytes, SIZE_MAX / 2);
     buffer_init(&job_reply->scratch, SIZE_MAX / 2);
-    struct completion *completion = completion_new(
-        shard, 0, 0,
-        (struct queue_reply_to){.done = job_reply_on_iteration_end, .owner = job_reply});
-    assert(completion);
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
         bytes += views[i].place.bytes;
-    completion_soon_of(shard, completion, bytes);
+    job_reply_schedule(job_reply, bytes);
 }

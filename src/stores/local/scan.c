@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    LIST_BYTES_MAX = 512 << 10, /* of a page, which is read and written in one step */
+    LIST_BYTES_MAX = 256 << 10, /* of a page, which is written in one step */
     WALK_STEPS = 16384,         /* jobs processed per step, about a millisecond */
     WALK_CHANGES = 512,
     SLICE_JOBS = 1024,

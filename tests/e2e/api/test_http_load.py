@@ -134,7 +134,7 @@ def test_pipelined_takes_are_answered_one_after_another(small):
     assert len({job["id"] for reply in replies for job in reply.json()["jobs"]}) == 128
 
 
-@pytest.mark.parametrize("ask", ["max=16", "max=16&wait=20s", "max=1"])
+@pytest.mark.parametrize("ask", ["max=16", "max=16&wait=20s"])
 def test_jobs_of_an_unsent_answer_return(small, ask):
     """No client has seen them, so it costs no attempt."""
     client = small.client()
@@ -143,14 +143,32 @@ def test_jobs_of_an_unsent_answer_return(small, ask):
     connection = small.connection()
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.send(request_bytes("POST", f"/v1/topics/back/take?{ask}&lease_for=1h") * 32)
-    # If the first answer of one job is written before the next request is read, the connection stops there.
-    eventually(lambda: client.topic("back")["counts"]["leased"] >= (1 if ask == "max=1" else 16))
+    eventually(lambda: client.topic("back")["counts"]["leased"] >= 16)
     time.sleep(0.3)
     reset(connection)
     # Data that the system has accepted before cannot be recalled: some MiB of socket buffers.
     eventually(lambda: client.topic("back")["counts"]["leased"] <= 9 and client.topic("back")["counts"]["ready"] >= 23)
     jobs = [job for _ in range(2) for job in client.take("back", max=16)]
     assert len(jobs) >= 23 and {job["attempt"] for job in jobs} == {1}
+
+
+def test_the_only_job_of_an_unsent_answer_returns(start_server):
+    """Its body is larger than what the system buffers for a connection whose client has a small buffer, so no answer is written completely."""
+    server = start_server("--max-request-memory", "64MiB", "--max-body", "16MiB", "--shards", "1")
+    client = server.client()
+    for i in range(3):
+        client.push("back", f"b{i}", b"j" * 15_000_000)
+    connection = server.connection()
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.send(request_bytes("POST", "/v1/topics/back/take?max=1&lease_for=1h") * 3)
+    eventually(lambda: client.topic("back")["counts"]["leased"] == 1)
+    time.sleep(0.3)
+    assert client.topic("back")["counts"]["leased"] == 1, "the next take waits until the answer is written"
+    reset(connection)
+    eventually(lambda: client.topic("back")["counts"]["ready"] == 3)
+    assert client.topic("back")["counts"]["leased"] == 0
+    jobs = [job for _ in range(3) for job in client.take("back", max=1)]
+    assert [job["attempt"] for job in jobs] == [1, 1, 1]
 
 
 def test_jobs_of_an_answer_behind_an_unsent_one_return(small):

@@ -1,4 +1,5 @@
 /* JSON read and written: tables, then jansson as the judge over thousands of damaged documents. */
+#include "base/json_levels.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 
@@ -383,6 +384,85 @@ CLAIM(agrees_with_jansson_on_damaged_documents)
     }
     buffer_fini(&text);
     assert_true(decisions[DECISION_YES] > 1000 && decisions[DECISION_NO] > 1000);
+}
+
+/* Checks a text in pieces of `bytes`, each piece in a copy of its own. Returns the number of pieces. */
+static int check_in_pieces(struct slice text, int levels, size_t bytes, enum json_finding *finding,
+                           size_t *end)
+{
+    struct json_scan scan = {0};
+    int pieces = 0;
+    do {
+        char *copy = test_malloc(text.len + 1);
+        memcpy(copy, text.at, text.len);
+        *finding = json_scan_some(&scan, slice_make(copy, text.len), levels, bytes, end);
+        pieces++;
+        test_free(copy);
+    } while (*finding == JSON_UNFINISHED);
+    return pieces;
+}
+
+CLAIM(a_check_in_pieces_finds_what_a_whole_one_finds)
+{
+    struct random random = seed_random("a_check_in_pieces_finds_what_a_whole_one_finds");
+    const struct slice palette = slice_of("{}[]\",:\\u0123456789dDeE+-.ntfb /\xc3\xa9\xed\xa0\x80");
+    struct buffer text;
+    int found[JSON_UNFINISHED] = {0}, paused = 0;
+
+    buffer_init(&text, 4096);
+    for (int i = 0; i < 10000; i++) {
+        buffer_clear(&text);
+        buffer_append_text(&text, documents[random_below(&random, COUNT_OF(documents))]);
+        for (uint64_t rounds = random_below(&random, 3); rounds > 0; rounds--)
+            mutate_once(&text, &random, palette);
+        int levels = 1 + (int)random_below(&random, 8);
+        size_t whole_end, end;
+        enum json_finding finding,
+            whole = json_check_first(buffer_slice(&text), levels, &whole_end);
+        paused += check_in_pieces(buffer_slice(&text), levels, 1 + random_below(&random, 9),
+                                  &finding, &end) > 1;
+        found[finding]++;
+        if (finding != whole || end != whole_end)
+            fail_msg("whole %d at %zu, pieces %d at %zu: %.*s", whole, whole_end, finding, end,
+                     (int)text.len, text.at);
+    }
+    buffer_fini(&text);
+    assert_true(paused > 1000);
+    assert_true(found[JSON_SOUND] > 1000 && found[JSON_TOO_DEEP] > 1000 &&
+                found[JSON_MALFORMED] > 1000);
+}
+
+/* Fills with `unit` again and again, behind `begin`. */
+static void fill_with(struct buffer *text, const char *begin, const char *unit)
+{
+    buffer_clear(text);
+    buffer_append_text(text, begin);
+    while (text->len < 1 << 20)
+        buffer_append_text(text, unit);
+}
+
+CLAIM(a_long_value_is_checked_in_short_pieces)
+{
+    static const struct {
+        const char *begin, *unit;
+    } values[] = {{"[", "1,"},        {"", "["},
+                  {"[\"", "\\u00e9"}, {"\"", "\xe2\x82\xac"},
+                  {"{\"", "\\n"},     {"[[[", "{\"a\":[\"]\"]},"}};
+    const size_t piece = 1 << 16;
+    struct buffer text;
+
+    buffer_init(&text, 1 << 21);
+    for (size_t i = 0; i < COUNT_OF(values); i++) {
+        struct json_scan scan = {0};
+        size_t before = 0, end = 0;
+        fill_with(&text, values[i].begin, values[i].unit);
+        while (json_scan_some(&scan, buffer_slice(&text), 3, piece, &end) == JSON_UNFINISHED) {
+            assert_true(end >= before + piece && end < before + piece + 32);
+            before = end;
+        }
+        assert_true(before > text.len - 2 * piece);
+    }
+    buffer_fini(&text);
 }
 
 CLAIMS_MAIN(NULL, NULL)

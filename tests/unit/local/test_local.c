@@ -591,6 +591,30 @@ CLAIM_BETWEEN(an_iteration_sends_one_slow_reply_of_each_size, make_world, remove
     close_local(world);
 }
 
+/* The loop reads a piece of a reply in each iteration. */
+CLAIM_BETWEEN(a_reply_with_large_jobs_is_read_in_pieces, make_world, remove_world)
+{
+    enum { JOBS = 16, JOB_BYTES = 60 << 10, PIECE_BYTES = 128 << 10 };
+    struct world *world = *state;
+    struct slice topic = slice_of("t");
+    struct queue_take take = {.topics = &topic, .topic_count = 1, .max = JOBS};
+    char id[16];
+    open_local(world, BODY_BYTES_MAX);
+    for (int i = 0; i < JOBS; i++) {
+        snprintf(id, sizeof id, "j%d", i);
+        assert_int_equal(push(world, "t", id, 0, JOB_BYTES), QUEUE_CREATED);
+    }
+    uint32_t before = world->answered;
+    int iterations = 0;
+    queue_take(world->queue, &take, to(world));
+    for (; world->answered == before && iterations < 1000; iterations++)
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+    assert_int_equal(world->jobs, JOBS);
+    assert_int_equal(world->job_bytes, JOBS * JOB_BYTES);
+    assert_in_range(iterations, JOBS * JOB_BYTES / (PIECE_BYTES + JOB_BYTES), 999);
+    close_local(world);
+}
+
 /* Replies wait for their turn while checkpoints move their job out of the oldest files of the log. */
 CLAIM_BETWEEN(no_file_is_dropped_before_the_replies_that_read_it, make_world, remove_world)
 {
