@@ -21,7 +21,8 @@ enum look {
     TOPIC_RESUME,
     TOPIC_PURGE,
     TOPIC_REDRIVE,
-    TOPICS
+    TOPICS,
+    LOOK_MEMBERS
 };
 
 static struct handle *handle_of(jlong handle)
@@ -101,6 +102,13 @@ static struct tarry_push push_read(struct unpack *from)
     push.once = unpack_text(from, &bytes);
     push.once_for_ms = unpack_long(from);
     push.keep_finished_ms = unpack_long(from);
+    push.batch_topic = unpack_text(from, &bytes);
+    push.batch_id = unpack_text(from, &bytes);
+    push.parent = unpack_text(from, &bytes);
+    push.on_dead = (uint32_t)unpack_int(from);
+    push.members = (uint32_t)unpack_int(from);
+    push.wait_at_most_ms = unpack_long(from);
+    push.close_within_ms = unpack_long(from);
     return push;
 }
 
@@ -168,6 +176,7 @@ static void items_read(int kind, struct unpack *from, struct items *items)
         case TARRY_CALL_CANCEL:
         case TARRY_CALL_RESCHEDULE:
         case TARRY_CALL_RUN:
+        case TARRY_CALL_CLOSE_BATCH:
             ((struct tarry_change *)items->at)[i] = change_read(from);
             break;
         case TARRY_CALL_AGAIN:
@@ -189,6 +198,8 @@ static int items_call(int kind, tarry *queue, const struct items *items)
         return tarry_reschedule(queue, &items->at->change, items->n, items->results);
     case TARRY_CALL_RUN:
         return tarry_run(queue, &items->at->change, items->n, items->results);
+    case TARRY_CALL_CLOSE_BATCH:
+        return tarry_close_batch(queue, &items->at->change, items->n, items->results);
     case TARRY_CALL_ACK:
         return tarry_ack(queue, &items->at->answer, items->n, items->results);
     case TARRY_CALL_NACK:
@@ -296,6 +307,24 @@ static void history_write(struct pack *into, const tarry_job *job)
     }
 }
 
+static void batch_write(struct pack *into, const tarry_job *job)
+{
+    struct tarry_batch batch = {.size = sizeof batch};
+    const bool has = tarry_job_batch(job, &batch) == TARRY_OK;
+    pack_int(into, has);
+    if (!has)
+        return;
+    const uint32_t numbers[] = {batch.waits_for, batch.unfinished, batch.acked,
+                                batch.dead,      batch.cancelled,  batch.expired};
+    pack_text(into, batch.topic, strlen(batch.topic));
+    pack_text(into, batch.id, strlen(batch.id));
+    pack_int(into, batch.has_own);
+    pack_int(into, batch.is_closed);
+    pack_int(into, batch.has_ended);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        pack_int(into, (int32_t)numbers[i]);
+}
+
 static void job_write(struct pack *into, tarry_job *job, bool keeps)
 {
     size_t bytes;
@@ -331,6 +360,7 @@ static void job_write(struct pack *into, tarry_job *job, bool keeps)
     pack_text(into, text, bytes);
     text = tarry_job_result_type(job);
     pack_text(into, text, strlen(text));
+    batch_write(into, job);
 }
 
 static void jobs_write(struct pack *into, const void *what)
@@ -491,6 +521,32 @@ static jbyteArray list(JNIEnv *env, struct handle *handle, struct unpack *from)
     return out;
 }
 
+static jbyteArray members(JNIEnv *env, struct handle *handle, struct unpack *from)
+{
+    struct tarry_members where = TARRY_MEMBERS_INIT;
+    struct jobs jobs = {.code = TARRY_STOPPING, .cursor = where.cursor};
+    size_t bytes;
+    where.topic = unpack_text(from, &bytes);
+    where.id = unpack_text(from, &bytes);
+    where.outcome = unpack_int(from);
+    where.limit = (uint32_t)unpack_int(from);
+    where.flags = (uint32_t)unpack_int(from);
+    const char *cursor = unpack_text(from, &bytes);
+    memcpy(where.cursor, cursor, bytes < sizeof where.cursor ? bytes : sizeof where.cursor - 1);
+    jobs.at = malloc((where.limit + 1) * sizeof *jobs.at);
+    if (!jobs.at) {
+        throw_no_memory(env);
+        return NULL;
+    }
+    if (handle_enter(handle)) {
+        jobs.code = tarry_list_members(handle->queue, &where, jobs.at, &jobs.n);
+        handle_leave(handle);
+    }
+    jbyteArray out = jobs_answer(env, &jobs);
+    free((void *)jobs.at);
+    return out;
+}
+
 /* ---- topics ---- */
 
 struct topics {
@@ -633,9 +689,10 @@ JNIEXPORT jbyteArray JNICALL Java_io_tarry_queue_Native_look(JNIEnv *env, jclass
     (void)class;
     if (!arguments_copy(env, packed, length, &arguments))
         return NULL;
-    jbyteArray out = look == LOOK_GET ? get(env, handle_of(handle), &arguments.from)
-                     : look == LOOK_LIST
-                         ? list(env, handle_of(handle), &arguments.from)
+    jbyteArray out = look == LOOK_GET    ? get(env, handle_of(handle), &arguments.from)
+                     : look == LOOK_LIST ? list(env, handle_of(handle), &arguments.from)
+                     : look == LOOK_MEMBERS
+                         ? members(env, handle_of(handle), &arguments.from)
                          : topics(env, (enum look)look, handle_of(handle), &arguments.from);
     free(arguments.heap);
     return out;

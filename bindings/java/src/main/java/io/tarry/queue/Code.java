@@ -21,6 +21,11 @@ final class Code {
     static final int UNAVAILABLE = 20;
     static final int TOPIC_FULL = 23;
     static final int REQUESTED = 24;
+    static final int BATCH_CLOSED = 36;
+    static final int NO_BATCH = 37;
+    static final int WAITING = 38;
+    static final int TOO_MANY_BATCHES = 39;
+    static final int TOO_MANY_MEMBERS = 40;
     static final int INTERRUPTED = 101;
     static final int IN_USE = 103;
 

@@ -72,6 +72,7 @@ public final class Job {
     private final long durationMs;
     private final byte[] result;
     private final String resultType;
+    private final Batch batch;
 
     Job(TarryQueue queue, Pack.Reader from) {
         this.queue = queue;
@@ -110,6 +111,7 @@ public final class Job {
         durationMs = from.bigNumber();
         result = from.bytes();
         resultType = from.textOrNull();
+        batch = from.number() != 0 ? new Batch(from) : null;
     }
 
     public String topic() {
@@ -221,6 +223,11 @@ public final class Job {
     /** The content type of the result; null if it has none. */
     public String resultType() {
         return resultType;
+    }
+
+    /** The batches of the job; null if it is not a member and has no batch of its own. */
+    public Batch batch() {
+        return batch;
     }
 
     /** Done. */

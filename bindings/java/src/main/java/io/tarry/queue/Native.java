@@ -11,6 +11,7 @@ final class Native {
     static final int EXTEND = 7;
     static final int RETURN = 8;
     static final int AGAIN = 9;
+    static final int CLOSE_BATCH = 13;
 
     static final int GET = 1;
     static final int LIST = 2;
@@ -23,6 +24,7 @@ final class Native {
     static final int TOPIC_PURGE = 9;
     static final int TOPIC_REDRIVE = 10;
     static final int TOPICS = 11;
+    static final int MEMBERS = 12;
 
     static final int HAS_PRIORITY = 1;
     static final int HAS_AT = 2;
@@ -33,6 +35,8 @@ final class Native {
     static final int REQUEST = 256;
     static final int HAS_KEEP_FINISHED = 512;
     static final int KEEP_BODY = 1024;
+    static final int WAITS = 2048;
+    static final int WITH_MEMBERS = 4096;
     static final int TEST_CLOCK = 1;
 
     static {

@@ -25,6 +25,13 @@ public final class Push {
     private long onceForMs;
     private Map<String, String> meta;
     private long keepFinishedMs;
+    private String batchTopic;
+    private String batchId;
+    private String parent;
+    private OnDead onDead;
+    private int members;
+    private long waitAtMostMs;
+    private long closeWithinMs;
 
     /** Bytes as they are; they are read when it is pushed. */
     public Push(String topic, byte[] body) {
@@ -127,8 +134,51 @@ public final class Push {
         return this;
     }
 
+    /** The job is a member of the batch of this waiting job, which was pushed before. */
+    public Push batch(String topic, String id) {
+        batchTopic = Objects.requireNonNull(topic, "topic");
+        batchId = Objects.requireNonNull(id, "id");
+        return this;
+    }
+
+    /** A member in hand, which adds this one also after the close of the batch. */
+    public Push parent(Job job) {
+        parent = job.lease();
+        return this;
+    }
+
+    /** The job becomes due when its batch is closed and all members have ended. */
+    public Push waits() {
+        flags |= Native.WAITS;
+        return this;
+    }
+
+    /** What a dead member does to this waiting job. */
+    public Push onDead(OnDead value) {
+        onDead = value;
+        return this;
+    }
+
+    /** The batch closes itself when it has this number of members. */
+    public Push members(int value) {
+        members = value;
+        return this;
+    }
+
+    /** After this time the waiting job becomes due in any case. */
+    public Push waitAtMost(Duration value) {
+        waitAtMostMs = Times.milliseconds(value);
+        return this;
+    }
+
+    /** If the batch is still open then, the waiting job is dead. */
+    public Push closeWithin(Duration value) {
+        closeWithinMs = Times.milliseconds(value);
+        return this;
+    }
+
     int sizeHint() {
-        return 184 + topic.length() + body.length + (id == null ? 0 : id.length()) + (once == null ? 0 : once.length());
+        return 240 + topic.length() + body.length + (id == null ? 0 : id.length()) + (once == null ? 0 : once.length());
     }
 
     void pack(Pack pack) {
@@ -136,5 +186,7 @@ public final class Push {
         pack.number(delayMs).number(atMs).number(priority).number(OnConflict.number(onConflict)).number(leaseMs).number(ttlMs).number(maxAttempts);
         Backoff.pack(pack, backoff);
         pack.text(once, "once").number(onceForMs).number(keepFinishedMs);
+        pack.text(batchTopic, "batch").text(batchId, "batch").text(parent, "parent").number(onDead == null ? 0 : onDead.ordinal() + 1).number(members);
+        pack.number(waitAtMostMs).number(closeWithinMs);
     }
 }

@@ -92,16 +92,21 @@ public class TarryException extends RuntimeException {
         State found = State.of(state);
         switch (code) {
             case Code.NOT_FOUND:
+            case Code.NO_BATCH:
                 return new NotFound(text, name, detail, found);
             case Code.CONFLICT:
             case Code.LEASED:
             case Code.DEAD:
+            case Code.BATCH_CLOSED:
+            case Code.WAITING:
                 return new Conflict(text, name, detail, found);
             case Code.LEASE_ENDED:
                 return new LeaseEnded(text, name, detail, found);
             case Code.NO_SPACE:
             case Code.TOPIC_FULL:
             case Code.TOO_MANY_TOPICS:
+            case Code.TOO_MANY_BATCHES:
+            case Code.TOO_MANY_MEMBERS:
                 return new Full(text, name, detail, found);
             case Code.DIRECTORY_MOVED:
             case Code.UNAVAILABLE:

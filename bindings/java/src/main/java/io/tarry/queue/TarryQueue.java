@@ -15,6 +15,7 @@ import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiConsumer;
+import java.util.function.Function;
 
 /**
  * The delay queue inside a process: jobs with ids, topics, leases and retries, as the server has them. Any method on any thread.
@@ -193,6 +194,16 @@ public final class TarryQueue implements AutoCloseable {
         callOne(Native.RUN, change(0, topic, id, 0, 0, 0));
     }
 
+    /** Closes the batch of a waiting job: it gets no more members. */
+    public void closeBatch(String topic, String id) {
+        callOne(Native.CLOSE_BATCH, change(0, topic, id, 0, 0, 0));
+    }
+
+    /** Cancels a waiting job and its members; consumers that hold members get a request. False: there is no such job. */
+    public boolean cancelBatch(String topic, String id) {
+        return outcomeOfChange(Native.CANCEL, change(Native.WITH_MEMBERS, topic, id, 0, 0, 0)).number() != Code.NOT_FOUND;
+    }
+
     private Outcome outcomeOfChange(int kind, Pack pack) {
         Outcome outcome = call(kind, pack, 1).get(0);
         return outcome.number() == Code.NOT_FOUND ? outcome : outcome.orThrow();
@@ -225,30 +236,39 @@ public final class TarryQueue implements AutoCloseable {
     /** Lists the jobs as above, with their bodies. */
     public Iterable<Job> list(String topic, State state, boolean bodies) {
         Objects.requireNonNull(topic, "topic");
-        return () -> new Listing(topic, state, bodies);
+        int number = state == null ? 0 : state.number();
+        return () -> new Listing(cursor -> look(Native.LIST, new Pack(128).text(topic, "topic").number(number).number(100).number(bodies ? Native.WITH_BODY : 0).text(cursor, "cursor")), true);
+    }
+
+    /**
+     * Lists the members of a batch, with an outcome or (null) all, without their bodies; read page by page during the iteration. Members that have ended are
+     * found if they are kept.
+     */
+    public Iterable<Job> members(String topic, String id, MemberOutcome outcome) {
+        Objects.requireNonNull(topic, "topic");
+        Objects.requireNonNull(id, "id");
+        int number = outcome == null ? 0 : outcome.ordinal() + 1;
+        return () -> new Listing(cursor -> look(Native.MEMBERS, new Pack(256).text(topic, "topic").text(id, "id").number(number).number(100).number(0).text(cursor, "cursor")), false);
     }
 
     private final class Listing implements Iterator<Job> {
-        private final String topic;
-        private final int state;
-        private final int flags;
+        private final Function<String, Pack.Reader> next;
+        private final boolean mayBeMissing;
         private String cursor = "";
         private boolean isLast;
         private Iterator<Job> page = List.<Job>of().iterator();
 
-        Listing(String topic, State state, boolean bodies) {
-            this.topic = topic;
-            this.state = state == null ? 0 : state.number();
-            flags = bodies ? Native.WITH_BODY : 0;
+        Listing(Function<String, Pack.Reader> next, boolean mayBeMissing) {
+            this.next = next;
+            this.mayBeMissing = mayBeMissing;
         }
 
         @Override
         public boolean hasNext() {
             while (!page.hasNext() && !isLast) {
-                Pack pack = new Pack(128).text(topic, "topic").number(state).number(100).number(flags).text(cursor, "cursor");
-                Pack.Reader answer = look(Native.LIST, pack);
+                Pack.Reader answer = next.apply(cursor);
                 int code = answer.number();
-                if (code == Code.NOT_FOUND) {
+                if (code == Code.NOT_FOUND && mayBeMissing) {
                     return false;
                 }
                 check(code);

@@ -175,6 +175,46 @@ public class TarryQueueTest {
     }
 
     @Test
+    public void aJobWaitsForItsMembers() throws Exception {
+        queue.push(new Push("t").id("w").waits().onDead(OnDead.HOLD).closeWithin(Duration.ofMinutes(1)).waitAtMost(Duration.ofHours(1)));
+        queue.pushAll(List.of(new Push("m").id("a").batch("t", "w"), new Push("m").id("b").batch("t", "w")));
+        Batch own = queue.get("t", "w").batch();
+        assertTrue(own.hasOwn() && !own.isClosed() && own.topic().isEmpty());
+        assertEquals(2, own.waitsFor());
+        assertEquals("w", queue.get("m", "a").batch().id());
+        queue.closeBatch("t", "w");
+        Job parent = takeNow("m");
+        queue.push(new Push("m").id("c").batch("t", "w").parent(parent));
+        assertEquals("batch_closed", assertThrows(TarryException.class, () -> queue.push(new Push("m").id("d").batch("t", "w"))).code);
+        parent.ack();
+        int count = 0;
+        for (Job member : queue.members("t", "w", MemberOutcome.UNFINISHED)) {
+            assertTrue(List.of("b", "c").contains(member.id()));
+            count++;
+        }
+        assertEquals(2, count);
+        assertThrows(TarryException.class, () -> queue.members("t", "none", null).iterator().hasNext());
+        takeNow("m").ack();
+        takeNow("m").ack();
+        Job last = takeNow("t");
+        assertEquals(Map.of("tarry-batch", "acked=3 dead=0 cancelled=0 expired=0 missing=0"), last.meta());
+        assertTrue(last.batch().hasEnded());
+        assertEquals(3, (int) last.batch().outcomes().get(MemberOutcome.ACKED));
+    }
+
+    @Test
+    public void aCancelledBatchEndsWithItsMembers() throws Exception {
+        queue.push(new Push("t").id("w").waits().members(2));
+        queue.pushAll(List.of(new Push("m").id("a").batch("t", "w"), new Push("m").id("b").batch("t", "w")));
+        assertTrue(queue.get("t", "w").batch().isClosed());
+        Job held = takeNow("m");
+        assertTrue(queue.cancelBatch("t", "w"));
+        assertFalse(queue.cancelBatch("t", "w"));
+        assertTrue(held.extend());
+        assertNull(takeNow("m"));
+    }
+
+    @Test
     public void aJobIsRescheduledAndRunByItsId() throws Exception {
         Instant due = queue.push(new Push("t").id("a").delay(Duration.ofHours(1))).dueAt();
         assertEquals(due.plusSeconds(3600), queue.reschedule("t", "a", Duration.ofHours(2)).dueAt());
