@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import shutil
 
 import pytest
+from client import Client
 from migration import REFUSED, export, lines_of, load
 from postgres import PostgresServer
 from sql_serving import tarry
@@ -138,3 +140,42 @@ def test_counts_of_ended_members_are_checked(client):
     end(client, "m")
     (job,) = client.take("t")
     assert job["meta"]["tarry-batch"] == "acked=3 dead=0 cancelled=0 expired=1 missing=0"
+
+
+def test_a_copy_of_shards_at_different_moments_waits_for_the_members_that_it_has(start_server, tmp_path):
+    """A backup copies one shard after another, while members are pushed and the batch is closed."""
+    server = start_server("--shards", "3")
+    push(Client(server.port), "t", "w", waits="true")
+    push(Client(server.port), "m", "first", ("t", "w"))
+    server.terminate()
+    shutil.copytree(server.data, tmp_path / "early")
+    server.start()
+    for number in range(20):
+        push(Client(server.port), "m", number, ("t", "w"))
+    Client(server.port).good("POST", "/v1/topics/t/jobs/w/close")
+    server.terminate()
+    late = tmp_path / "late"
+    shutil.copytree(server.data, late)
+    completed = 0
+    for shard in sorted(path.name for path in late.iterdir() if path.name.startswith("shard-")):
+        shutil.rmtree(server.data)
+        shutil.copytree(tmp_path / "early", server.data)
+        shutil.rmtree(server.data / shard)
+        shutil.copytree(late / shard, server.data / shard)
+        server.start()
+        client = Client(server.port)
+        jobs = client.take("m", max=50)
+        waiting = client.get("t", "w")
+        assert jobs and waiting["waits_for"] == len(jobs)
+        client.ack(*(job["lease"] for job in jobs))
+        waiting = client.get("t", "w")
+        assert waiting["outcomes"]["acked"] == len(jobs) and waiting["outcomes"]["unfinished"] == 0
+        if not waiting["closed"]:  # the copy has the home of the batch from before the close
+            client.good("POST", "/v1/topics/t/jobs/w/close")
+        else:
+            completed += 1
+        (done,) = client.take("t", wait="5s")
+        assert done["meta"]["tarry-batch"] == f"acked={len(jobs)} dead=0 cancelled=0 expired=0 missing=0"
+        server.terminate()
+        assert server.fsck().returncode == 0
+    assert completed == 1
