@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import FLAGS
-from server import REPO
+from server import REPO, free_port
 
 PLACE = REPO / "build-grpc"
 SOURCES = REPO / "tests" / "grpc"
@@ -83,9 +83,16 @@ def java(main, *words):
     needs("mvn", "java")
     place = PLACE / "java"
     shutil.copytree(SOURCES / "java", place, dirs_exist_ok=True)
+    shutil.copytree(REPO / "clients" / "java" / "src" / "main" / "java", place / "src" / "main" / "java", dirs_exist_ok=True)
     run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place)
     classpath = f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
-    return run("java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main == "Dubbo" else "-Xshare:auto", "-cp", classpath, main, *words, cwd=place)
+    return run("java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main.startswith("Dubbo") else "-Xshare:auto", "-cp", classpath, main, *words, cwd=place)
+
+
+def hosts():
+    """Dubbo replaces 127.0.0.1 by another address of the machine, so it gets a name."""
+    (PLACE / "java").mkdir(exist_ok=True)
+    (PLACE / "java" / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")
 
 
 def test_java(address):
@@ -93,11 +100,24 @@ def test_java(address):
 
 
 def test_dubbo(address):
-    """Dubbo replaces 127.0.0.1 by another address of the machine, so it gets a name."""
-    (PLACE / "java").mkdir(exist_ok=True)
-    (PLACE / "java" / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")
+    hosts()
     lines = java("Dubbo", address.replace("127.0.0.1", "tarry.test"))
     assert [line for line in lines if line.split()[0] in ("taken", "error")] == UNARY[:2]
+
+
+@pytest.mark.parametrize("protocol", ["dubbo", "tri"])
+def test_a_dubbo_consumer_of_mykit_delay(start_server, protocol):
+    """The interface of mykit-delay on top of tarry, as the service of a Dubbo provider."""
+    PLACE.mkdir(exist_ok=True)
+    hosts()
+    mykit, dubbo = free_port(), free_port()
+    server = start_server("--mykit", f"127.0.0.1:{mykit}")
+    lines = java("DubboDelay", f"127.0.0.1:{mykit}", protocol, str(dubbo))
+    assert [line for line in lines if line.split()[0] in ("push", "no", "delete", "finish", "restore", "clear", "made")] == [
+        "push true o-1", "push true o-2", "no topic false null", "delete true null", "finish false null", "restore job false null", "clear false null", "made true"]
+    job = server.client().get("orders", "o-1")
+    assert (job["body"], job["meta"], job["state"]) == ('{"total":12}', {"bizkey": "b-7"}, "delayed")
+    assert server.client().topic("orders")["counts"]["delayed"] == 2
 
 
 def test_grpcurl(address):
