@@ -28,28 +28,40 @@ def blocks(language, kind):
     return re.findall(rf"^```{kind}\n(.*?)^```$", (REPO / "clients" / language / "README.md").read_text(encoding="utf-8"), re.M | re.S)
 
 
-def run(command, place, env):
-    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+class Here:
+    """The project is on this machine. tests/fresh has a place in a bare Debian. Functions of a language write the program and return its command."""
+
+    tree = REPO
+
+    def __init__(self, path, env):
+        self.path, self.inside, self.env = path, path, {**os.environ, "TARRY": str(REPO), **env}
+
+    def run(self, *command):
+        done = subprocess.run(command, cwd=self.path, env=self.env, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+    def write(self, name, text):
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text, encoding="utf-8")
 
 
-def of_python(place, env):
-    run(["python3", "-m", "venv", "."], place, env)
-    env["PATH"] = f"{place}/bin:{env['PATH']}"
-    (place / "main.py").write_text(blocks("python", "python")[0])
+def of_python(place):
+    place.run("python3", "-m", "venv", ".")
+    place.env["PATH"] = f"{place.inside}/bin:{place.env['PATH']}"
+    place.write("main.py", blocks("python", "python")[0])
     return ["python", "main.py"]
 
 
-def of_node(place, env):
-    (place / "package.json").write_text('{"name": "shop", "private": true, "type": "module"}')
-    (place / "main.js").write_text(blocks("node", "ts")[0] + 'await client.cancel("orders", "1001");\n')
+def of_node(place):
+    place.write("package.json", '{"name": "shop", "private": true, "type": "module"}')
+    place.write("main.js", blocks("node", "ts")[0] + 'await client.cancel("orders", "1001");\n')
     return ["node", "main.js"]
 
 
-def of_go(place, env):
-    run(["go", "mod", "init", "shop"], place, env)
+def of_go(place):
+    place.run("go", "mod", "init", "shop")
     imports, push = blocks("go", "go")[:2]
-    (place / "main.go").write_text(f"""package main
+    place.write("main.go", f"""package main
 
 {imports}
 import (
@@ -71,9 +83,9 @@ func main() {{
     return ["go", "run", "."]
 
 
-def of_java(place, env):
+def of_java(place):
     (dependency,) = blocks("java", "xml")
-    (place / "pom.xml").write_text(f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+    place.write("pom.xml", f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>shop</groupId><artifactId>shop</artifactId><version>1</version>
   <properties><maven.compiler.release>11</maven.compiler.release><project.build.sourceEncoding>UTF-8</project.build.sourceEncoding></properties>
@@ -81,42 +93,48 @@ def of_java(place, env):
   <build><plugins><plugin><artifactId>maven-compiler-plugin</artifactId><version>3.13.0</version></plugin></plugins></build>
 </project>
 """)
-    source = place / "src/main/java/Main.java"
-    source.parent.mkdir(parents=True)
     push = blocks("java", "java")[0].replace("\n}", '\n    if (!client.cancel("orders", "1001")) throw new AssertionError();\n}')
-    source.write_text(f"import io.tarry.*;\nimport java.time.Duration;\nimport java.util.Map;\npublic class Main {{\npublic static void main(String[] arguments) {{\n{push}\n}}\n}}\n")
+    place.write("src/main/java/Main.java", f"import io.tarry.*;\nimport java.time.Duration;\nimport java.util.Map;\npublic class Main {{\npublic static void main(String[] arguments) {{\n{push}\n}}\n}}\n")
     jar = next(iter(re.findall("<version>(.*)</version>", dependency)))
-    found = pathlib.Path.home() / f".m2/repository/io/tarry/tarry-client/{jar}/tarry-client-{jar}.jar"
-    return ["bash", "-c", f"mvn -q -B compiler:compile && java -cp target/classes:{found} Main"]
+    return ["bash", "-c", f"mvn -q -B compiler:compile && java -cp target/classes:$HOME/.m2/repository/io/tarry/tarry-client/{jar}/tarry-client-{jar}.jar Main"]
 
 
-def of_php(place, env):
+def of_php(place):
     """Without the registry of Composer, which the client does not need."""
-    env |= {"COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_NO_INTERACTION": "1", "COMPOSER_HOME": str(place / "home")}
-    (place / "home").mkdir()
-    (place / "home" / "config.json").write_text(json.dumps({"repositories": {"packagist.org": False}}))
-    run(["composer", "init", "--quiet", "--name=shop/worker"], place, env)
-    (place / "main.php").write_text("<?php\nrequire 'vendor/autoload.php';\n" + blocks("php", "php")[0])
+    place.env |= {"COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_NO_INTERACTION": "1", "COMPOSER_HOME": str(place.inside / "home")}
+    place.write("home/config.json", json.dumps({"repositories": {"packagist.org": False}}))
+    place.run("composer", "init", "--quiet", "--name=shop/worker")
+    place.write("main.php", "<?php\nrequire 'vendor/autoload.php';\n" + blocks("php", "php")[0])
     return ["php", "main.php"]
 
 
-def of_rust(place, env):
+def of_rust(place):
     """With the dependencies that the client's own build has."""
-    env |= {"CARGO_TARGET_DIR": str(REPO / "clients/rust/target"), "CARGO_TERM_QUIET": "true"}
-    run(["cargo", "init", "--name", "shop", "--vcs", "none"], place, env)
-    shutil.copy(REPO / "clients/rust/Cargo.lock", place)
+    place.env |= {"CARGO_TARGET_DIR": str(place.tree / "clients/rust/target"), "CARGO_TERM_QUIET": "true"}
+    place.run("cargo", "init", "--name", "shop", "--vcs", "none")
+    place.write("Cargo.lock", (REPO / "clients/rust/Cargo.lock").read_text(encoding="utf-8"))
     push = "\n".join(f"    {line}" for line in blocks("rust", "rust")[0].splitlines())
-    (place / "src/main.rs").write_text(f"use std::time::Duration;\n\nfn main() -> Result<(), tarry::Error> {{\n{push}\n    Ok(())\n}}\n")
+    place.write("src/main.rs", f"use std::time::Duration;\n\nfn main() -> Result<(), tarry::Error> {{\n{push}\n    Ok(())\n}}\n")
     return ["cargo", "run"]
 
 
-def of_ruby(place, env):
-    env["GEM_HOME"] = str(place / "gems")
-    (place / "main.rb").write_text(blocks("ruby", "ruby")[0])
+def of_ruby(place):
+    place.env["GEM_HOME"] = str(place.inside / "gems")
+    place.write("main.rb", blocks("ruby", "ruby")[0])
     return ["ruby", "main.rb"]
 
 
 PROJECTS = {"python": of_python, "node": of_node, "go": of_go, "java": of_java, "php": of_php, "rust": of_rust, "ruby": of_ruby}
+
+
+def install_and_run(language, place, server):
+    """Types the commands of the README in the empty project, then runs its first example against the server."""
+    place.env["TARRY_URL"] = server.url
+    program = PROJECTS[language](place)
+    place.run("bash", "-euc", blocks(language, "sh")[0])
+    place.run(*program)
+    totals = server.client().topic("orders")["totals"]
+    assert (totals["pushed"], totals["cancelled"]) == (1, 1)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -127,11 +145,6 @@ def test_the_commands_of_the_readme_install_the_client_in_an_empty_project(langu
     place.mkdir()
     server = Server(tmp_path / "server").start()
     try:
-        env = {**os.environ, "TARRY": str(REPO), "TARRY_URL": server.url}
-        program = PROJECTS[language](place, env)
-        run(["bash", "-euc", blocks(language, "sh")[0]], place, env)
-        run(program, place, env)
-        totals = server.client().topic("orders")["totals"]
-        assert (totals["pushed"], totals["cancelled"]) == (1, 1)
+        install_and_run(language, Here(place, {}), server)
     finally:
         server.terminate()
