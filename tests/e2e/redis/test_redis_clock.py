@@ -8,7 +8,7 @@ import pytest
 import state
 from clock_steps import LISTED_JOBS, Load, finish_listed, late_ms, list_over_a_step, push_listed, show
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
-from redis_servers import RedisServer
+from redis_servers import Cluster, RedisServer
 from redis_serving import metric
 from server import eventually, freeze
 
@@ -110,6 +110,52 @@ def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
     late = late_ms(servers, during, delays)
     show("with a new server", late)
     assert late[0] >= 0 and late[-1] < 500
+
+
+APART_MS = 2000
+
+
+@pytest.fixture
+def masters(library, tmp_path, start_server):
+    """(A cluster with a master whose clock is right, one ahead and one behind, and two servers)."""
+    envs = [FakeClock(tmp_path / f"master{number}.clock", ahead_ms).env(library) for number, ahead_ms in enumerate((0, APART_MS, -APART_MS))]
+    with Cluster(envs=envs) as cluster:
+        yield cluster, [start_server("--store", cluster.url, "--shards", "6") for _ in range(2)]
+
+
+def shard_slots(cluster):
+    return [cluster.slot_of(key) for server in cluster.servers for key in server.client().scan_iter("*core")]
+
+
+def test_masters_whose_clocks_differ_make_nothing_early(masters):
+    """Not even if the shards change their masters meanwhile."""
+    cluster, servers = masters
+    servers[0].client().push("load", "first")
+
+    def during():
+        slots = shard_slots(cluster)
+        assert len({cluster.owner(slot).port for slot in slots}) == 3, "each master has a shard"
+        for slot in slots[::2]:
+            cluster.move_slot(slot)
+
+    late = late_ms(servers, during, [4000 + 20 * number for number in range(60)])
+    show(f"masters {APART_MS} ms apart", late)
+    assert late[0] >= 0 and statistics.median(late) < 1000
+
+
+def test_an_absolute_time_is_by_the_clock_of_the_master_of_its_shard(masters):
+    _, (one, other) = masters
+    at = time.time() + 4
+    for number in range(48):
+        one.client().push("at", f"job-{number}", at=int(at * 1000))
+    client, late = other.client(60), []
+    while len(late) < 48:
+        for job in client.take("at", max=1, wait="20s"):
+            late.append((time.time() - at) * 1000)
+            client.ack(job["lease"])
+    parts = {ahead_ms: [ms for ms in late if -1 <= ms + ahead_ms < APART_MS / 2] for ahead_ms in (-APART_MS, 0, APART_MS)}
+    print(f"jobs by the clock of their master: { {ahead_ms: len(part) for ahead_ms, part in parts.items()} }")
+    assert all(parts.values()) and sum(len(part) for part in parts.values()) == 48
 
 
 def test_a_changed_clock_is_logged_once_and_counted(world):

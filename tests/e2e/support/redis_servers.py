@@ -350,9 +350,9 @@ class Sentinel:
 
 
 class Cluster:
-    """Masters with even parts of the slots, each with `replicas`."""
+    """Masters with even parts of the slots, each with `replicas`. `envs` are the environments of the servers, in turn."""
 
-    def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000, directory=None):
+    def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000, directory=None, envs=(None,)):
         self.own = directory is None
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="redis-cluster-"))
         self.masters, self.replicas = masters, replicas
@@ -360,7 +360,7 @@ class Cluster:
         for number in range(masters * (replicas + 1)):
             more = ["--cluster-enabled", "yes", "--cluster-node-timeout", timeout_ms, "--cluster-port", free_port(),
                     "--cluster-replica-validity-factor", 0, *flags]
-            self.servers.append(RedisServer(*more, aof=aof, directory=self.directory / f"node{number}"))
+            self.servers.append(RedisServer(*more, aof=aof, directory=self.directory / f"node{number}", env=envs[number % len(envs)]))
 
     def __enter__(self):
         try:
