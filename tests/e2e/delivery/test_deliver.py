@@ -59,6 +59,18 @@ def test_a_due_job_is_delivered_once_and_gone(server, endpoint):
     assert job(client, "orders", "42") is None
 
 
+@pytest.mark.parametrize("listening, named", [("::1", "[::1]"), ("127.0.0.1", "[::ffff:127.0.0.1]")], ids=["loopback", "mapped"])
+def test_a_callback_reaches_an_address_of_version_6(start_delivering, listening, named):
+    """By a test of the target, and by a job."""
+    client = start_delivering(policy=("allow-host = ::1", "allow-host = ::ffff:127.0.0.1", "allow-network = ::1/128")).client()
+    with Endpoint(host=listening) as endpoint:
+        settle(client, "six", deliver={"to": f"http://{named}:{endpoint.port}/ok"})
+        assert "done after" in deliver_test(client, "six")
+        push(client, "six", "1")
+        eventually(lambda: totals(client, "six")["acked"] == 1)
+        assert endpoint.of("1")[0].path == "/ok"
+
+
 def test_the_whole_job_goes_to_the_target_of_its_topic(server, endpoint):
     """The body is signed and counted as it goes out; many of them go together."""
     client = server.client()

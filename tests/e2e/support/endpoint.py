@@ -27,8 +27,8 @@ class Call:
 class Endpoint:
     """Starts an endpoint; `answer(call)` returns a status, (status, headers), (status, headers, body), or None to hang up. It may sleep."""
 
-    def __init__(self, answer=lambda call: 200, port=0):
-        self.answer, self.port, self.calls = answer, port, []
+    def __init__(self, answer=lambda call: 200, port=0, host="127.0.0.1"):
+        self.answer, self.port, self.host, self.calls = answer, port, host, []
         self.lock, self.server, self.most_at_once, self._now = threading.Lock(), None, 0, 0
         self._open = set()
 
@@ -55,11 +55,12 @@ class Endpoint:
             daemon_threads = True
             allow_reuse_address = True
             request_queue_size = 1024
+            address_family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
 
             def handle_error(self, request, client_address):
                 pass  # the peer is gone, as the test intends
 
-        self.server = Listener(("127.0.0.1", self.port), Handler)
+        self.server = Listener((self.host, self.port), Handler)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
@@ -84,7 +85,7 @@ class Endpoint:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
     def ids(self):
         with self.lock:
