@@ -277,8 +277,7 @@ const struct metric monitor_topic_metrics[] = {
               .labels = {"topic"},
               .help = "Jobs that fall due within the next minute.",
               .meaning = "Work that arrives while new consumers start: add it to the ready jobs "
-                         "to scale consumers (page *autoscaling*). `(others)` has no sample.",
-              .when = "with the embedded store or Redis"},
+                         "to scale consumers (page *autoscaling*). `(others)` has no sample."},
     [GROUPS] = {.name = "tarry_groups",
                 .type = PROMETHEUS_GAUGE,
                 .labels = {"topic"},

@@ -445,6 +445,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .keeps_history = true,
         .keeps_finished = sql->dialect->keeps_finished,
         .awaits = sql->dialect->keeps_finished,
+        .soon = true,
         .groups = sql->dialect->groups,
         .strict_groups = sql->dialect->strict_groups,
         .one_shard = true,

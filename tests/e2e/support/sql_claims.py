@@ -44,6 +44,27 @@ def test_the_time_of_each_commit_of_a_change_is_measured(pair):
     assert commits()[0] < count + 50  # only the upkeep
 
 
+def test_the_jobs_due_soon_are_those_of_the_forecast_over_all_priorities(pair, database):
+    first, second = pair
+    client = first.client()
+    for n in range(60):
+        client.push("minute", f"soon-{n}", delay=f"{20 + n % 30}s", priority=(7, 100, 65535)[n % 3])
+    database.call("push", "minute", "by-sql", 30000, b"x")
+    for delay in ("0s", "0s", "181s", "1h"):
+        client.push("minute", None, delay=delay)
+        client.push("other", None, delay="30s")
+    assert len(client.take("minute", max=1)) == 1
+    for server in (first, second):
+        def figures(client=server.client()):  # each minute is counted apart, and a share of the next one moves with the clock
+            load = client.call("GET", "/v1/load?topic=minute").json()
+            topic = client.topic("minute")
+            assert sum(load["minutes"][:2]) == 61 and topic["counts"]["ready"] == 1
+            return 30 <= topic["soon"] <= 61 and topic["soon"] == load["soon"]
+        eventually(figures)
+    assert 30 <= metric(second, 'tarry_soon{topic="minute"}') <= 61
+    assert client.call("GET", "/v1/topics/nowhere").status == 404
+
+
 def test_a_waiting_take_finds_pushes_of_other_servers_and_users(pair, database):
     first, second = pair
     late_ms = []

@@ -174,6 +174,7 @@ def work(database, directory, seconds=6):
                 other.push("grouped", f"g-{number}", group=f"group-{number % 5}")
             other.push("held", f"h-{number}")
             other.take("held", lease_for="1s")
+            other.topic("w")  # counts the jobs that fall due soon
             time.sleep(0.1)
         other.push("adopted", "x")
         assert eventually(lambda: other.take("adopted", lease_for="2s"))

@@ -595,6 +595,20 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
     append_figures(link, call, command->topic, (struct slice){0}, 0);
 }
 
+/* Appends the query for a forecast of the first minutes. Reads no job that is due later. */
+static void append_soon(struct mysql_link *link, struct sql_call *call, uint32_t topic)
+{
+    struct buffer *out = statement_of(link, call, read_forecast);
+    long long from = (long long)(call->forecast->from_ms + link->context->adjust_ms);
+    buffer_append_format(out,
+                         "SELECT GREATEST(0,j.due-%lld) DIV %lld,COUNT(*) FROM tarry.level l "
+                         "STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic=l.topic AND "
+                         "j.level=l.level AND j.due>%lld AND j.due<%lld AND j.state=1 "
+                         "WHERE l.topic=%u GROUP BY 1",
+                         from, (long long)MINUTE_MS, (long long)link->now_ms,
+                         from + (long long)FORECAST_SOON * MINUTE_MS, topic);
+}
+
 static void append_forecast(struct mysql_link *link, struct sql_call *call)
 {
     call->forecast = calloc(1, sizeof *call->forecast);
@@ -610,6 +624,10 @@ static void append_forecast(struct mysql_link *link, struct sql_call *call)
         const struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
         if (!topic || !topic->number) {
             call->status = QUEUE_NOT_FOUND;
+            return;
+        }
+        if (call->command->forecast.soon) {
+            append_soon(link, call, topic->number);
             return;
         }
     }

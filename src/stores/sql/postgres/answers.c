@@ -1020,6 +1020,7 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
     case POSTGRES_GROUPS:
         return read_groups(call, result);
     case POSTGRES_FORECAST:
+    case POSTGRES_SOON:
         read_forecast(call, result);
         return true;
     case POSTGRES_EXPIRE:

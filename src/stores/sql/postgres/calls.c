@@ -766,14 +766,16 @@ static bool send_groups(struct sql_call *call, struct postgres_link *link)
 
 static bool send_forecast(struct sql_call *call, struct postgres_link *link)
 {
+    const struct queue_forecast_call *command = &call->command->forecast;
     struct postgres_params params = {0};
     call->forecast = calloc(1, sizeof *call->forecast);
     if (!call->forecast)
         return false;
-    call->forecast->from_ms = call->command->forecast.from_ms;
-    postgres_params_bytes(&params, call->command->forecast.topic);
-    postgres_params_number(&params, call->command->forecast.from_ms);
-    return send(call, link, POSTGRES_FORECAST, &params);
+    call->forecast->from_ms = command->from_ms;
+    postgres_params_bytes(&params, command->topic);
+    postgres_params_number(&params, command->from_ms);
+    return send(call, link, command->soon && command->topic.len ? POSTGRES_SOON : POSTGRES_FORECAST,
+                &params);
 }
 
 static bool send_command(struct sql_call *call, struct postgres_link *link)

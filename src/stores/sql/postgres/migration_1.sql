@@ -2468,6 +2468,19 @@ BEGIN
     UNION ALL SELECT 3, 0::bigint, sum(n)::bigint FROM w WHERE due > now AND due >= hour + 168 * 3600000::bigint HAVING sum(n) > 0;
 END $$;
 
+-- The same for the first two minutes only: reads no job that is due later.
+CREATE FUNCTION tarry._soon(p_name text, p_from bigint) RETURNS TABLE (what int, index bigint, jobs bigint) LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); start bigint := p_from + (SELECT adjust_ms FROM tarry.store); number int;
+BEGIN
+  SELECT t.topic INTO number FROM tarry.topic t WHERE t.name = p_name;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT -1, 0::bigint, 0::bigint; RETURN;
+  END IF;
+  RETURN QUERY SELECT 1, greatest(0, (j.due - start) / 60000), count(*)
+    FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level AND j.state = 1 AND j.due > now AND j.due < start + 120000
+    WHERE l.topic = number GROUP BY 2;
+END $$;
+
 -- ---- what servers do beside calls ----
 
 -- Removes jobs whose ttl has ended, or marks them dead. next: when to call again (NULL: no job has a ttl), with a pause if transactions of others

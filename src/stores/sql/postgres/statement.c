@@ -45,6 +45,7 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_PURGE] = CALL "_purge($1, $2, $3)",
     [POSTGRES_REDRIVE] = CALL "_redrive($1, $2, $3)",
     [POSTGRES_FORECAST] = CALL "_forecast($1, $2)",
+    [POSTGRES_SOON] = CALL "_soon($1, $2)",
     [POSTGRES_EXPIRE] = CALL "_expire($1, $2)",
     [POSTGRES_UPKEEP] = CALL "_upkeep($1, $2, $3, $4)",
     [POSTGRES_SET_CLOCK] = CALL "_set_clock($1, $2)",

@@ -39,6 +39,7 @@ enum postgres_statement {
     POSTGRES_PURGE,
     POSTGRES_REDRIVE,
     POSTGRES_FORECAST,
+    POSTGRES_SOON, /* the forecast of the first minutes of a topic */
     POSTGRES_EXPIRE,
     POSTGRES_UPKEEP,
     POSTGRES_SET_CLOCK,
