@@ -81,8 +81,8 @@ tarry_wing(REDIS "Redis" "server/backend_redis|cli/(reshard|redis_store|fsck_red
 tarry_wing(SQL "SQL databases" "server/backend_sql|cli/(schema|fsck_sql)" sql)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
 # The kinds of targets, with what a kind has besides its target: further files, and rooms.
-set(TARRY_MORE_FILES_amqp "|server/intake_amqp")
-set(TARRY_MORE_ROOMS_amqp intake)
+set(TARRY_MORE_FILES_amqp "|intake/amqp/")
+set(TARRY_MORE_FILES_kafka "|intake/kafka/")
 set(TARRY_TARGETS_OPTIONAL ${TARRY_TARGETS})
 list(REMOVE_ITEM TARRY_TARGETS_OPTIONAL http)
 foreach(KIND ${TARRY_TARGETS_OPTIONAL})

@@ -25,7 +25,7 @@ enum trouble {
     TROUBLE_ISSUER_KEYS,
     TROUBLE_LOG_FILE,
     TROUBLE_AUDIT_FILE,
-    TROUBLE_INTAKE, /* 0: the connection; 1: the queue accepts no messages */
+    TROUBLE_INTAKE, /* 0, 2: the connection of a kind; 1, 3: the queue accepts no messages */
     TROUBLE_TRACES,
     TROUBLE_SCHEDULES,       /* fires that were refused, schedules that wait */
     TROUBLE_DATABASE_UPKEEP, /* of a SQL store: one party for each operation of the server */

@@ -635,7 +635,7 @@ struct queue_info {
     bool keeps_finished;  /* keep_finished of topics and pushes, and lists of kept jobs */
     bool awaits;          /* COMMAND_AWAIT and queue_push.ended */
     bool groups;          /* groups, limits, rates and holds */
-    bool soon;            /* counts the jobs due soon without those due later: queue_forecast_call.soon */
+    bool soon; /* counts the jobs due soon without those due later: queue_forecast_call.soon */
     bool strict_groups, one_shard,
         group_max_jobs; /* the settings of the same names; each only with groups */
     uint64_t finished_dropped[QUEUE_DROPS]; /* since the start; sums over the shards */

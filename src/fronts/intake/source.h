@@ -1,30 +1,21 @@
-/*
- * source: the source URL of --amqp-in: amqp://HOST[:PORT][/VHOST]?queue=NAME[&…]. Pure.
- *
- *   queue      the queue, which must exist
- *   topic      topic of the jobs (default: "amqp-in")
- *   exchange   destination of messages that do not name one
- *   prefetch   maximum number of unacknowledged messages (default: 256)
- */
-#ifndef TARRY_AMQP_SOURCE_H
-#define TARRY_AMQP_SOURCE_H
+/* source: the parameters of a source URL, ?NAME=VALUE&…, percent-encoded. Pure. */
+#ifndef TARRY_INTAKE_SOURCE_H
+#define TARRY_INTAKE_SOURCE_H
 
-#include "job/job.h"
-#include "targets/amqp/connection.h"
+#include "base/slice.h"
 
-enum { AMQP_IN_ERROR_BYTES = 512, AMQP_IN_PREFETCH = 256, AMQP_IN_PREFETCH_MAX = 4096 };
+#include <stdbool.h>
 
-struct amqp_in_source {
-    struct target_amqp_place broker;
-    struct slice place; /* the URL without its parameters; points into the parsed text */
-    char queue[TARGET_NAME_BYTES], exchange[TARGET_NAME_BYTES];
-    char topic[JOB_TOPIC_BYTES_MAX + 1];
-    bool has_exchange;
-    uint32_t prefetch;
-};
-
-/* Parses a source URL. On false, `error` (AMQP_IN_ERROR_BYTES) describes the problem and a valid
- * value. */
-bool amqp_in_source_parse(struct slice text, struct amqp_in_source *out, char *error);
+/* Sets the parameters one after the other. `set` receives decoded values and returns false with
+ * `error` (INTAKE_ERROR_BYTES), as this does. */
+bool intake_source_read(struct slice query,
+                        bool (*set)(void *ctx, struct slice name, struct slice value, char *error),
+                        void *ctx, char *error);
+/* Copies a value with a NUL. Returns false if it does not fit or contains a NUL. */
+bool intake_source_copy(struct slice value, char *out, size_t out_bytes);
+/* Copies the name of a topic of jobs. Returns false with `error`; `name` is that of the parameter. */
+bool intake_source_topic(struct slice name, struct slice value, char *out, char *error);
+/* Sets `error` (INTAKE_ERROR_BYTES). Returns false. */
+bool intake_source_fail(char *error, const char *what, struct slice subject, const char *advice);
 
 #endif

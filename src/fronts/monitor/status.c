@@ -308,7 +308,7 @@ static void evaluate_background(struct monitor_status *status,
                                 const int64_t lasts_ms[TROUBLES][TROUBLE_PARTIES])
 {
     static const struct {
-        enum problem_row row, second; /* second: of party 1, if its sentence differs */
+        enum problem_row row, second; /* second: of odd parties, if their sentence differs */
     } of[TROUBLES] = {
         [TROUBLE_CHECKPOINT] = {.row = ROW_CHECKPOINTS},
         [TROUBLE_MERGE] = {.row = ROW_MERGE},
@@ -331,7 +331,7 @@ static void evaluate_background(struct monitor_status *status,
         for (uint32_t party = 0; party < TROUBLE_PARTIES; party++) {
             int64_t value = lasts_ms[trouble][party];
             enum problem_row row = of[trouble].row;
-            if (party == 1 && of[trouble].second)
+            if (party % 2 == 1 && of[trouble].second)
                 row = of[trouble].second;
             if (row == ROW_CHECKPOINTS && value > rows[ROW_CHECKPOINTS_STOPPED].limit)
                 row = ROW_CHECKPOINTS_STOPPED;

@@ -1,10 +1,10 @@
 /* Checks a valid configuration against its files, without starting a server: tarry serve --check. */
 #include "base/error.h"
+#include "intake/intake.h"
 #include "server/callers.h"
 #include "server/certificates.h"
 #include "server/config.h"
 #include "server/delivery.h"
-#include "server/intake.h"
 #include "server/protocol.h"
 #include "server/secret.h"
 #include "server/server.h"
@@ -61,7 +61,10 @@ static bool check_data(const struct config *config, char *error)
 bool server_check_options(const struct config *config, char error[SERVER_ERROR_BYTES])
 {
     return (!config->sqs[0] || protocol_sqs.check(config, error)) &&
-           (!config->amqp_in[0] || intake_amqp.check(config->amqp_in, config->deliver[0], error));
+           (!config->amqp_in[0] ||
+            intake_check(&intake_amqp, config->amqp_in, config->deliver[0], error)) &&
+           (!config->kafka_in[0] ||
+            intake_check(&intake_kafka, config->kafka_in, config->deliver[0], error));
 }
 
 uint32_t server_check(const struct config *config, void (*report)(void *ctx, const char *fault),

@@ -56,6 +56,7 @@ struct config {
     char oidc_parameters[OPTION_TEXT_BYTES];
     uint32_t oidc_token;               /* enum config_oidc_token */
     char amqp_in[OPTION_TEXT_BYTES];   /* a queue of RabbitMQ, or empty */
+    char kafka_in[OPTION_TEXT_BYTES];  /* a topic of Kafka, or empty */
     char mykit[OPTION_TEXT_BYTES];     /* address for calls of mykit-delay, or empty */
     char sqs[OPTION_TEXT_BYTES];       /* "REGION/ACCOUNT"; empty: SQS is off */
     char beanstalk[OPTION_TEXT_BYTES]; /* address for beanstalkd's protocol, or empty */

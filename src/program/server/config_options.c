@@ -45,6 +45,9 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "Take messages with a delay from a queue of RabbitMQ and publish them there when they "
      "are due: amqp://host:5672/vhost?queue=NAME. Requires --deliver"},
+    {"kafka-in", OPTION_TEXT, "URL", FIELD(kafka_in), "", 0, 0,
+     "Take records with a delay from a topic of Kafka and publish them there when they are due: "
+     "kafka://host:9092?from=TOPIC. Requires --deliver"},
     {"drain", OPTION_SWITCH, "", FIELD(drain), "false", 0, 0,
      "Start with new jobs rejected, like 'tarry drain', so that only existing jobs are "
      "processed"},

@@ -372,8 +372,9 @@ bool limits_open(struct limits *limits, const struct config *config)
         .topics = config->max_topics,
         .seed = random_u64(),
     };
-    *limits =
-        (struct limits){.statm = -1, .never_sleeps = config->amqp_in[0] || config->beanstalk[0]};
+    *limits = (struct limits){.statm = -1,
+                              .never_sleeps = config->amqp_in[0] || config->kafka_in[0] ||
+                                              config->beanstalk[0]};
     limits->memory_bytes_max =
         config->max_memory_bytes ? (uint64_t)config->max_memory_bytes : eighty;
     limits->quota = quota_new(&options);

@@ -5,12 +5,12 @@
 #include "api/consumers.h"
 #include "audit/audit.h"
 #include "http/front.h"
+#include "intake/intake.h"
 #include "net/reactor.h"
 #include "queue/lateness.h"
 #include "server/backend.h"
 #include "server/certificates.h"
 #include "server/delivery.h"
-#include "server/intake.h"
 #include "server/process.h"
 #include "server/schedules.h"
 #include "trace/tracer.h"
@@ -33,7 +33,8 @@ size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]
         delivery_metrics,
         delivery_dead_metrics,
         schedules_metrics,
-        {"Jobs from RabbitMQ", intake_amqp.metrics},
+        {"Jobs from RabbitMQ", intake_metrics(&intake_amqp)},
+        {"Jobs from Kafka", intake_metrics(&intake_kafka)},
         {"TLS", certificates_metrics},
         {"Traces", tracer_metrics},
         {"The audit", audit_metrics},

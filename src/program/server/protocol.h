@@ -2,7 +2,7 @@
  * protocol: a further API that the server offers on its HTTP connections: mykit-delay (--mykit),
  * Amazon SQS (--sqs).
  *
- * A table of functions like struct intake_ops. Life: open before the fronts; start on the reactor's
+ * A table of functions. Life: open before the fronts; start on the reactor's
  * thread; stop while the fronts drain; free after them.
  */
 #ifndef TARRY_SERVER_PROTOCOL_H
@@ -19,7 +19,7 @@
  * side_front: a protocol other than HTTP on its own listener. There is one kind, the protocol of
  * beanstalkd (--beanstalk).
  *
- * A table of functions like struct intake_ops, with the same life. All functions run on the thread
+ * A table of functions with the life of an intake (intake/intake.h). All functions run on the thread
  * of its reactor.
  */
 

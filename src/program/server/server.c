@@ -8,6 +8,7 @@
 #include "base/timestamp.h"
 #include "base/trouble.h"
 #include "http/front.h"
+#include "intake/intake.h"
 #include "monitor/monitor.h"
 #include "net/thread.h"
 #include "queue/door.h"
@@ -18,7 +19,6 @@
 #include "server/delivery.h"
 #include "server/drain.h"
 #include "server/grpc_calls.h"
-#include "server/intake.h"
 #include "server/limits.h"
 #include "server/listening.h"
 #include "server/live_config.h"
@@ -92,10 +92,10 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake;                   /* of intake_amqp; NULL if not configured */
-    struct access_call intake_call; /* caller for which the intake pushes */
-    void *mykit, *sqs;              /* of protocol_mykit and protocol_sqs; NULL if not configured */
-    void *side_front;               /* of side_front_beanstalk; NULL if not configured */
+    struct intake *intakes[INTAKES]; /* NULL if not configured */
+    struct access_call intake_call;  /* caller for which the intake pushes */
+    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; NULL if not configured */
+    void *side_front;  /* of side_front_beanstalk; NULL if not configured */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: remaining fronts, delivery, intake, SQS */
@@ -200,15 +200,18 @@ static void drain(struct server *server, const char *why)
     deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
-    server->draining = server->reactor_count + 1 + (server->intake != NULL) +
-                       (server->side_front != NULL) + (server->sqs != NULL) + schedules_are_built;
+    server->draining = server->reactor_count + 1 + (server->side_front != NULL) +
+                       (server->sqs != NULL) + schedules_are_built;
+    for (size_t i = 0; i < INTAKES; i++)
+        server->draining += server->intakes[i] != NULL;
     schedules_stop(&server->schedules, one_is_drained, server);
     if (server->sqs)
         protocol_sqs.stop(server->sqs, one_is_drained, server);
     if (server->side_front)
         side_front_beanstalk.stop(server->side_front, one_is_drained, server);
-    if (server->intake)
-        intake_amqp.stop(server->intake, one_is_drained, server);
+    for (size_t i = 0; i < INTAKES; i++)
+        if (server->intakes[i])
+            intake_stop(server->intakes[i], one_is_drained, server);
     delivery_stop(&server->delivery, drain_ms(server) * 4 / 5, one_is_drained, server);
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         server->per_reactor[i].drain.run = run_drain;
@@ -487,7 +490,8 @@ static bool emit_metrics(void *ctx, struct metric_page *page, uint32_t part)
         schedules_emit_metrics(&server->schedules, page);
         return true;
     case 2:
-        intake_amqp.emit_metrics(server->intake, page);
+        for (size_t i = 0; i < INTAKES; i++)
+            intake_emit_metrics(server->intakes[i], page);
         access_emit_metrics(server->callers.access, page);
         quota_emit_metrics(server->limits.quota, page);
         certificates_emit_metrics(&server->certificates, page);
@@ -636,22 +640,31 @@ static bool attach_limits(struct server *server)
            start_failed("out of memory");
 }
 
-static bool open_intake(struct server *server)
+static bool open_intakes(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
+    const struct config *config = server->config.now;
+    const struct {
+        const struct intake_kind *kind;
+        const char *url;
+    } given[INTAKES] = {{&intake_amqp, config->amqp_in}, {&intake_kafka, config->kafka_in}};
     server->intake_call = (struct access_call){
         .queue.rules = &access_rules, .quota = server->limits.quota, .caller = access_anyone()};
-    const struct intake_options options = {.reactor = per->reactor,
-                                           .queue = per->queue,
-                                           .guard = server->delivery.guard,
-                                           .caller = &server->intake_call.queue,
-                                           .version = TARRY_VERSION,
-                                           .url = server->config.now->amqp_in};
-    char error[INTAKE_ERROR_BYTES] = "";
-    if (!options.url[0])
-        return true;
-    server->intake = intake_amqp.open(&options, error);
-    return server->intake || start_failed(error);
+    for (size_t i = 0; i < INTAKES; i++) {
+        const struct intake_options options = {.reactor = per->reactor,
+                                               .queue = per->queue,
+                                               .guard = server->delivery.guard,
+                                               .caller = &server->intake_call.queue,
+                                               .version = TARRY_VERSION,
+                                               .url = given[i].url};
+        char error[INTAKE_ERROR_BYTES] = "";
+        if (!given[i].url[0])
+            continue;
+        server->intakes[i] = intake_new(given[i].kind, &options, error);
+        if (!server->intakes[i])
+            return start_failed(error);
+    }
+    return true;
 }
 
 static bool open_side_front(struct server *server)
@@ -760,7 +773,7 @@ static bool start(struct server *server)
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
            open_traces(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
-           attach_limits(server) && attach_protocols(server) && open_intake(server) &&
+           attach_limits(server) && attach_protocols(server) && open_intakes(server) &&
            open_side_front(server) && watch_signals(server) && open_watchdog(server);
 }
 
@@ -780,8 +793,9 @@ static void run(struct server *server)
     limits_start(&server->limits);
     certificates_start(&server->certificates);
     watchdog_start(&server->watchdog);
-    if (server->intake)
-        intake_amqp.start(server->intake);
+    for (size_t i = 0; i < INTAKES; i++)
+        if (server->intakes[i])
+            intake_start(server->intakes[i]);
     if (server->side_front)
         side_front_beanstalk.start(server->side_front);
     if (server->sqs)
@@ -799,7 +813,8 @@ static void fini(struct server *server)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
     deadline_free(server->stop_timer);
     watchdog_close(&server->watchdog);
-    intake_amqp.free(server->intake);
+    for (size_t i = 0; i < INTAKES; i++)
+        intake_free(server->intakes[i]);
     side_front_beanstalk.free(server->side_front);
     schedules_close(&server->schedules);
     delivery_close(&server->delivery);

@@ -208,7 +208,7 @@ def test_a_password_is_never_shown(url, tmp_path):
         assert ended[0] != OK and ended[2]
         output.append(ended[1] + ended[2])
     output += ["".join(local(*arguments, env={"TARRY_URL": url})[1:]) for arguments in (["help"], ["help", "topics"])]
-    output += ["".join(local("serve", *arguments)[1:]) for arguments in ([url], ["--store", url], ["--listen", url], ["--amqp-in", url, "--data", str(tmp_path / "d")])]
+    output += ["".join(local("serve", *arguments)[1:]) for arguments in ([url], ["--store", url], ["--listen", url], ["--amqp-in", url, "--data", str(tmp_path / "d")], ["--kafka-in", url, "--data", str(tmp_path / "d")])]
     output += ["".join(local("fsck", "--store", url)[1:])]
     assert not [text for text in output if SECRET in text]
 

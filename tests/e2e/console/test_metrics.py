@@ -74,7 +74,7 @@ def test_each_row_has_a_sample_and_each_sample_a_row(request, start_delivering, 
     for name, keys in found.items():
         assert keys == {table[name][1]}, f"labels of {name}"
     stores = {"embedded": "with the embedded store", "redis": "with `--store redis://…`", "postgres": "with `--store postgres://…` or `mysql://…`"}
-    conditional = {"with `--amqp-in`", "while the disk of the embedded store fills up", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store), *(() if has_groups else ("for topics with held jobs", "for topics with groups"))}
+    conditional = {"with `--amqp-in`", "with `--kafka-in`", "while the disk of the embedded store fills up", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store), *(() if has_groups else ("for topics with held jobs", "for topics with groups"))}
     missing = {name: about for name, (_, _, about) in table.items() if name not in found}
     for name, about in missing.items():
         condition = re.search(r"\*Only (.*)\.\*$", about)

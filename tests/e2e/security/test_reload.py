@@ -44,6 +44,8 @@ def test_files_that_it_names_are_read(tmp_path):
 @pytest.mark.parametrize("words, fault", [
     (["--amqp-in", "amqp://x/?queue=q"], "'--amqp-in' without '--deliver'"),
     (["--deliver", "{policy}", "--amqp-in", "amqp://x/"], "no queue in 'amqp://x/', add ?queue=NAME"),
+    (["--kafka-in", "kafka://x?from=t"], "'--kafka-in' without '--deliver'"),
+    (["--deliver", "{policy}", "--kafka-in", "kafka://x"], "no topic of Kafka in 'kafka://x', add ?from=NAME"),
     (["--sqs", "nonsense"], "bad value 'nonsense' for '--sqs'"),
     (["--log", "{here}/none/log"], "cannot write the log '{here}/none/log', No such file or directory"),
     (["--audit", "{here}/none/audit"], "cannot write the audit file '{here}/none/audit', No such file or directory"),
@@ -59,7 +61,7 @@ def test_check_finds_faults_that_stop_a_start(words, fault, tmp_path):
         words = words[2:]
     checked, started = check("--check", *words), check(*words)
     assert checked.returncode == 2 and "1 fault\n" in checked.stderr and fault in checked.stderr
-    assert started.returncode == (2 if words[-2] in ("--sqs", "--amqp-in") else 1) and fault in started.stderr
+    assert started.returncode == (2 if words[-2] in ("--sqs", "--amqp-in", "--kafka-in") else 1) and fault in started.stderr
 
 
 def test_check_names_each_missing_file_of_tls(tmp_path):

@@ -56,6 +56,7 @@ log.flush.interval.messages=1
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms=0
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
@@ -99,9 +100,16 @@ def _download(cache):
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def _word(value):
+    return "-" if value is None else "+" + base64.b64encode(value).decode()
+
+
 class Record:
-    def __init__(self, key, body, headers):
-        self.key, self.body, self.headers = key, body, headers
+    """`pairs`: all headers in order, with bytes or None as values. `headers`: those that are text, by name."""
+
+    def __init__(self, key, body, pairs):
+        self.key, self.body, self.pairs = key, body, pairs
+        self.headers = {name: value.decode(errors="replace") for name, value in pairs if value is not None}
 
     @property
     def id(self):
@@ -194,12 +202,24 @@ class Kafka(Child):
         out = []
         for words in self.ask("read", topic, count, seconds):
             key, body, *pairs = (None if word == "-" else base64.b64decode(word[1:]) for word in words)
-            headers = {name.decode(): value.decode() for name, value in zip(pairs[::2], pairs[1::2])}
-            out.append(Record(key, body, headers))
+            out.append(Record(key, body, [(name.decode(), value) for name, value in zip(pairs[::2], pairs[1::2])]))
         return out
 
-    def create(self, topic, bytes_max):
-        self.ask("create", topic, bytes_max)
+    def send(self, topic, *records):
+        """Sends (key, body, [(name, value)…]) or with a timestamp in milliseconds at the end; all are stored when it returns."""
+        path = self.directory / "sent"
+        with open(path, "w", encoding="ascii") as file:
+            for key, body, headers, *at in records:
+                words = [_word(key), _word(body), *(_word(part.encode() if isinstance(part, str) else part) for pair in headers for part in pair)]
+                file.write(" ".join([str(at[0] if at else 0), *words]) + "\n")
+        self.ask("send", topic, path)
+
+    def behind(self, group, topic):
+        """Returns how many records of the topic the group has not committed."""
+        return int(self.ask("group", group, topic)[0][0])
+
+    def create(self, topic, bytes_max, partitions=1):
+        self.ask("create", topic, bytes_max, partitions)
 
     def deny(self, topic, user):
         self.ask("deny", topic, user)

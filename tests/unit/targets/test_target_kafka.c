@@ -354,12 +354,12 @@ CLAIM(places_are_read)
     struct kafka_place place;
     char error[TARGET_ERROR_BYTES] = "";
     for (size_t i = 0; i < COUNT_OF(good); i++) {
-        CASE_HOLDS(good[i].url, kafka_place_parse(slice_of(good[i].url), &place, error));
+        CASE_HOLDS(good[i].url, kafka_place_parse(slice_of(good[i].url), &place, NULL, error));
         CASE_HOLDS(good[i].url, !strcmp(place.servers, good[i].servers));
         CASE_HOLDS(good[i].url, !strcmp(place.at.origin, good[i].origin));
     }
     for (size_t i = 0; i < COUNT_OF(bad); i++)
-        CASE_HOLDS(bad[i], !kafka_place_parse(slice_of(bad[i]), &place, error));
+        CASE_HOLDS(bad[i], !kafka_place_parse(slice_of(bad[i]), &place, NULL, error));
 }
 
 CLAIMS_MAIN(NULL, NULL)

@@ -1,9 +1,9 @@
 #include "targets/amqp/message.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "base/timestamp.h"
 #include "targets/meta.h"
+#include "targets/parts.h"
 #include "trace/carry.h"
 
 #include <stdio.h>
@@ -62,27 +62,6 @@ static amqp_table_entry_t text_header(struct slice name, struct slice value)
 }
 
 /* ---- original properties ---- */
-
-/* Joins and decodes the parts in order. Returns false if they are missing or malformed; *found
- * distinguishes the two. */
-static bool join_parts(struct slice meta, struct buffer *out, bool *found)
-{
-    struct slice name, value;
-    char wanted[sizeof(TARGET_AMQP_META_PROPERTIES) + 4];
-    bool ok = true;
-    *found = false;
-    for (unsigned number = 1; ok; number++) {
-        bool there = false;
-        snprintf(wanted, sizeof wanted, TARGET_AMQP_META_PROPERTIES "%u", number % 100);
-        for (size_t at = 0; !there && job_meta_next(meta, &at, &name, &value);)
-            there = slice_is(name, wanted);
-        if (!there)
-            break;
-        *found = true;
-        ok = text_base64_decode(value, out);
-    }
-    return ok;
-}
 
 /* Decodes the original properties of a message from RabbitMQ into the pool. */
 static bool restore(struct slice encoded, amqp_pool_t *pool, amqp_basic_properties_t *out)
@@ -193,7 +172,7 @@ bool target_amqp_message_properties(const struct target_amqp_message *message, a
     bool is_restored;
     buffer_init(&encoded, JOB_META_BYTES_MAX);
     bool ok =
-        join_parts(message->meta, &encoded, &is_restored) &&
+        target_parts_join(message->meta, TARGET_AMQP_META_PROPERTIES, &encoded, &is_restored) &&
         (is_restored ? restore(buffer_slice(&encoded), pool, out) : describe(message, pool, out));
     if (ok && is_restored)
         renew_trace(message->meta, out);

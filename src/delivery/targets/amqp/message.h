@@ -15,8 +15,7 @@
 #include <amqp_framing.h>
 #include <stdatomic.h>
 
-/* The properties in their wire format, base64, split into parts of at most a meta's value; numbered
- * from 1. */
+/* The properties in their wire format (parts.h). */
 #define TARGET_AMQP_META_PROPERTIES JOB_META_OWN "amqp-properties-"
 /* The destination of a message from RabbitMQ, for templates. */
 #define TARGET_AMQP_META_EXCHANGE JOB_META_OWN "amqp-exchange"

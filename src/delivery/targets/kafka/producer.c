@@ -1,51 +1,20 @@
 #include "targets/kafka/producer.h"
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/log.h"
-#include "base/text.h"
-#include "guard/resolve.h"
 #include "net/thread.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
     EVENTS_PER_STEP = 256,
     REFUSED_MS = 5000 /* time within which librdkafka retries a broker */
 };
-
-/* ---- address ---- */
-
-bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error)
-{
-    struct url url;
-    struct buffer servers;
-    if (!target_place_parse(to, target_kafka_schemes, &url, &out->at, error))
-        return false;
-    if (url.path.len > 1 || url.has_query)
-        return error_text(error, TARGET_ERROR_BYTES,
-                          "it has a path or a query, give the topic in 'topic', and write "
-                          "kafka://host:9092,host:9092");
-    buffer_init(&servers, sizeof out->servers - 1);
-    for (size_t i = 0; i < url.host_count; i++) {
-        if (i > 0)
-            buffer_append_byte(&servers, ',');
-        url_emit_host(&url.hosts[i], guard_port(&url, i), &servers);
-    }
-    bool good = !servers.failed;
-    if (good)
-        (void)snprintf(out->servers, sizeof out->servers, "%.*s", (int)servers.len, servers.at);
-    buffer_fini(&servers);
-    return good || error_text(error, TARGET_ERROR_BYTES, "out of memory");
-}
 
 /* ---- meaning of errors ---- */
 
@@ -141,213 +110,6 @@ void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status,
         (void)snprintf(out->error, sizeof out->error, "kafka: %s", kafka_error_words(error));
 }
 
-/* ---- connections to the brokers ---- */
-
-/* The guard between librdkafka and the network: it checks each name that librdkafka looks up, from
- * the URL or the cluster's own list, and each address it connects to. It is the opaque of a
- * producer, used by librdkafka's threads. */
-struct kafka_way {
-    struct guard *guard;
-    pthread_mutex_t mutex;
-    char why[GUARD_ERROR_BYTES]; /* description of the last refusal, or empty */
-    int64_t refused_ms;          /* time of the refusal; inner clock */
-    uint64_t policy;             /* the guard's generation when it allowed the open connections */
-    struct kafka_connection *connections;
-};
-
-struct found_address {
-    struct addrinfo info; /* the first */
-    struct sockaddr_storage address;
-};
-
-struct kafka_connection { /* an open connection of librdkafka's threads */
-    struct kafka_connection *next;
-    int fd;
-    char host[]; /* empty if unknown */
-};
-
-static void way_refuse(struct kafka_way *way, const char *why)
-{
-    pthread_mutex_lock(&way->mutex);
-    (void)snprintf(way->why, sizeof way->why, "%s", why);
-    way->refused_ms = clock_inner_ms();
-    pthread_mutex_unlock(&way->mutex);
-}
-
-static bool way_refusal(struct kafka_way *way, int64_t since_ms, char out[GUARD_ERROR_BYTES])
-{
-    pthread_mutex_lock(&way->mutex);
-    bool is_notified = way->why[0] && way->refused_ms >= since_ms;
-    if (is_notified)
-        memcpy(out, way->why, sizeof way->why);
-    pthread_mutex_unlock(&way->mutex);
-    return is_notified;
-}
-
-static void free_list(struct addrinfo *info)
-{
-    while (info) {
-        struct addrinfo *next = info->ai_next;
-        free(info);
-        info = next;
-    }
-}
-
-/* Converts resolved addresses into a list for librdkafka, which free_list frees. */
-static struct addrinfo *make_list(const struct resolved *resolved, const struct addrinfo *hints)
-{
-    struct addrinfo *list = NULL;
-    for (size_t i = resolved->count; i-- > 0;) {
-        struct found_address *found = calloc(1, sizeof *found);
-        if (!found) {
-            free_list(list);
-            return NULL;
-        }
-        found->address = resolved->addresses[i];
-        found->info = (struct addrinfo){.ai_family = found->address.ss_family,
-                                        .ai_socktype = hints ? hints->ai_socktype : SOCK_STREAM,
-                                        .ai_protocol = hints ? hints->ai_protocol : 0,
-                                        .ai_addrlen = found->address.ss_family == AF_INET6
-                                                          ? sizeof(struct sockaddr_in6)
-                                                          : sizeof(struct sockaddr_in),
-                                        .ai_addr = (struct sockaddr *)&found->address,
-                                        .ai_next = list};
-        list = &found->info;
-    }
-    return list;
-}
-
-/* Looks up a name for librdkafka if the guard allows it. A NULL `node` frees a list. */
-static int on_resolve(const char *node, const char *service, const struct addrinfo *hints,
-                      struct addrinfo **res, void *opaque)
-{
-    struct kafka_way *way = opaque;
-    struct resolved resolved;
-    uint64_t port;
-    if (!node) {
-        free_list(*res);
-        return 0;
-    }
-    if (!service || !text_parse_u64(slice_of(service), UINT16_MAX, &port))
-        return EAI_SERVICE;
-    resolve_now(way->guard, node, (uint16_t)port, &resolved);
-    if (resolved.count == 0) {
-        way_refuse(way, resolved.error);
-        return resolved.is_temporary ? EAI_AGAIN : EAI_FAIL;
-    }
-    *res = make_list(&resolved, hints);
-    return *res ? 0 : EAI_MEMORY;
-}
-
-/* ---- connections ---- */
-
-/* Extracts the host from librdkafka's name of a broker: "sasl_ssl://host:9092/1",
- * "[::1]:9092/bootstrap". */
-static struct slice host_of(const char *id)
-{
-    const char *scheme = strstr(id, "://");
-    const char *host = scheme ? scheme + 3 : id;
-    const char *colon = strrchr(host, ':');
-    size_t len = colon ? (size_t)(colon - host) : strcspn(host, "/");
-    if (len > 2 && host[0] == '[' && host[len - 1] == ']')
-        return slice_make(host + 1, len - 2);
-    return slice_make(host, len);
-}
-
-/* Records an open socket with its host, so that a policy change can end it. */
-static bool add_connection(struct kafka_way *way, int fd, const char *id)
-{
-    struct slice host = host_of(id ? id : "");
-    struct kafka_connection *connection = calloc(1, sizeof *connection + host.len + 1);
-    if (!connection)
-        return false;
-    memcpy(connection->host, host.at, host.len);
-    connection->fd = fd;
-    pthread_mutex_lock(&way->mutex);
-    connection->next = way->connections;
-    way->connections = connection;
-    pthread_mutex_unlock(&way->mutex);
-    return true;
-}
-
-/* Connects if the guard allows the address. The socket is non-blocking. */
-static int on_connect(int fd, const struct sockaddr *address, int len, const char *id, void *opaque)
-{
-    struct kafka_way *way = opaque;
-    enum guard_decision decision = guard_check_address(way->guard, address);
-    if (decision != GUARD_ALLOWED) {
-        way_refuse(way, guard_decision_name(decision));
-        return EACCES;
-    }
-    if (!add_connection(way, fd, id))
-        return ENOMEM;
-    return connect(fd, address, (socklen_t)len) == 0 || errno == EINPROGRESS ? 0 : errno;
-}
-
-/* Removes a socket from the list before librdkafka closes it, so before its number can be
- * reused. */
-static int on_close(int fd, void *opaque)
-{
-    struct kafka_way *way = opaque;
-    pthread_mutex_lock(&way->mutex);
-    struct kafka_connection **at = &way->connections;
-    while (*at && (*at)->fd != fd)
-        at = &(*at)->next;
-    struct kafka_connection *gone = *at;
-    if (gone)
-        *at = gone->next;
-    pthread_mutex_unlock(&way->mutex);
-    free(gone);
-    return close(fd);
-}
-
-/* Checks open connections against a new policy. Sockets are closed under the lock, so every
- * descriptor here still belongs to its connection. */
-static void way_evaluate(struct kafka_way *way)
-{
-    uint64_t policy = guard_generation(way->guard);
-    if (policy == way->policy)
-        return;
-    way->policy = policy;
-    pthread_mutex_lock(&way->mutex);
-    for (struct kafka_connection *at = way->connections; at; at = at->next) {
-        if (guard_check_peer(way->guard, slice_of(at->host), at->fd) == GUARD_ALLOWED)
-            continue;
-        (void)snprintf(way->why, sizeof way->why, "the policy file forbids a connection now");
-        way->refused_ms = clock_inner_ms();
-        (void)shutdown(at->fd, SHUT_RDWR);
-    }
-    pthread_mutex_unlock(&way->mutex);
-}
-
-static void way_init(struct kafka_way *way, struct guard *guard)
-{
-    way->guard = guard;
-    way->why[0] = 0;
-    way->refused_ms = 0;
-    way->connections = NULL;
-    way->policy = guard_generation(guard);
-    pthread_mutex_init(&way->mutex, NULL);
-}
-
-static void way_fini(struct kafka_way *way)
-{
-    while (way->connections) {
-        struct kafka_connection *next = way->connections->next;
-        free(way->connections);
-        way->connections = next;
-    }
-    pthread_mutex_destroy(&way->mutex);
-}
-
-static void way_guard(struct kafka_way *way, rd_kafka_conf_t *conf)
-{
-    rd_kafka_conf_set_opaque(conf, way);
-    rd_kafka_conf_set_resolve_cb(conf, on_resolve);
-    rd_kafka_conf_set_connect_cb(conf, on_connect);
-    rd_kafka_conf_set_closesocket_cb(conf, on_close);
-}
-
 /* ---- the producer ---- */
 
 struct kafka_producer {
@@ -370,87 +132,34 @@ struct kafka_producer {
 
 /* ---- configuration ---- */
 
-struct option {
-    const char *name, *value;
-};
-
-static bool set_option(rd_kafka_conf_t *conf, const char *name, const char *value, char *error)
-{
-    char why[160];
-    if (rd_kafka_conf_set(conf, name, value, why, sizeof why) == RD_KAFKA_CONF_OK)
-        return true;
-    (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: '%s' cannot be set", name);
-    return false;
-}
-
 /* Sets the options. The broker limits the size of messages, so librdkafka does not. Missing topics
  * are reported after two seconds instead of thirty. */
 static bool set_options(rd_kafka_conf_t *conf, char *error)
 {
-    static const struct option options[] = {
-        {"client.id", "tarry"},
-        {"enable.idempotence", "true"},
-        {"linger.ms", "1"},
-        {"partitioner", "murmur2_random"},
-        {"message.max.bytes", "300000000"},
-        {"queue.buffering.max.kbytes", "65536"},
-        {"topic.metadata.propagation.max.ms", "2000"},
-        {"reconnect.backoff.max.ms", "2000"},
-        {"socket.connection.setup.timeout.ms", "10000"},
-        {"socket.keepalive.enable", "true"},
-        {"socket.nagle.disable", "true"},
-        {"log_level", "4"},
+    static const struct kafka_option options[] = {
+        {"enable.idempotence", "true"},          {"linger.ms", "1"},
+        {"partitioner", "murmur2_random"},       {"message.max.bytes", "300000000"},
+        {"queue.buffering.max.kbytes", "65536"}, {"topic.metadata.propagation.max.ms", "2000"},
     };
     char batch[24];
     (void)snprintf(batch, sizeof batch, "%d", KAFKA_BATCH_BYTES_MAX);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (!set_option(conf, options[i].name, options[i].value, error))
+        if (!kafka_option_set(conf, options[i].name, options[i].value, error))
             return false;
-    return set_option(conf, "batch.size", batch, error);
-}
-
-/* Sets login and CAs from the policy file; the origin of the first broker selects the
- * credential. */
-static bool set_security(rd_kafka_conf_t *conf, const struct target_env *env,
-                         const struct kafka_place *place, char *error)
-{
-    struct guard_credential credential;
-    char ca_file[GUARD_PATH_BYTES_MAX];
-    bool has_login = guard_find_credential(env->guard, place->at.origin, &credential), good;
-    const char *protocol = place->at.is_tls ? has_login ? "sasl_ssl" : "ssl"
-                           : has_login      ? "sasl_plaintext"
-                                            : "plaintext";
-    good = set_option(conf, "security.protocol", protocol, error);
-    if (has_login)
-        good = good && set_option(conf, "sasl.mechanisms", "PLAIN", error) &&
-               set_option(conf, "sasl.username", credential.user, error) &&
-               set_option(conf, "sasl.password", credential.password, error);
-    explicit_bzero(&credential, sizeof credential);
-    if (place->at.is_tls && guard_ca_file(env->guard, ca_file))
-        good = good && set_option(conf, "ssl.ca.location", ca_file, error);
-    return good;
-}
-
-static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
-{
-    (void)kafka;
-    (void)level;
-    log_event(LOG_DEBUG, "librdkafka", LOG_TEXT("facility", facility), LOG_TEXT("text", text));
+    return kafka_option_set(conf, "batch.size", batch, error);
 }
 
 static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct kafka_place *place,
                                   char *error)
 {
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    if (!set_options(conf, error) ||
-        !set_option(conf, "bootstrap.servers", place->servers, error) ||
-        !set_security(conf, producer->env, place, error)) {
+    rd_kafka_conf_t *conf = kafka_way_conf(&producer->way, place, error);
+    if (!conf)
+        return NULL;
+    if (!set_options(conf, error)) {
         rd_kafka_conf_destroy(conf);
         return NULL;
     }
-    rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
-    way_guard(&producer->way, conf);
     return conf;
 }
 
@@ -461,7 +170,7 @@ void kafka_producer_report_refusal(struct kafka_producer *producer,
                                    char error[TARGET_ERROR_BYTES])
 {
     char why[GUARD_ERROR_BYTES];
-    if (way_refusal(&producer->way, message->added_ms - REFUSED_MS, why))
+    if (kafka_way_refusal(&producer->way, message->added_ms - REFUSED_MS, why))
         (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
 }
 
@@ -517,7 +226,7 @@ static void report_trouble(struct kafka_producer *producer, rd_kafka_event_t *ev
     if (!is_fatal && producer->last_error)
         error = producer->last_error;
     producer->last_error = 0;
-    if (!way_refusal(&producer->way, 0, why))
+    if (!kafka_way_refusal(&producer->way, 0, why))
         (void)snprintf(why, sizeof why, "%s", kafka_error_words(error));
     producer->events.trouble(producer->ctx, is_fatal || is_of_the_login(error), why);
 }
@@ -583,7 +292,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
                                         rd_kafka_headers_t *headers, struct target_report *report)
 {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__INVALID_ARG;
-    way_evaluate(&producer->way);
+    kafka_way_evaluate(&producer->way);
     if (find_topic(producer, topic, message->timeout_ms))
         error = rd_kafka_producev(producer->kafka, RD_KAFKA_V_RKT(producer->topic),
                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
@@ -647,11 +356,11 @@ struct kafka_producer *kafka_producer_new(const struct target_env *env,
     producer->env = env;
     producer->events = *events;
     producer->ctx = ctx;
-    way_init(&producer->way, env->guard);
+    kafka_way_init(&producer->way, env->guard);
     rd_kafka_conf_t *conf = make_conf(producer, place, error);
     if (conf && producer_start(producer, conf, error))
         return producer;
-    way_fini(&producer->way);
+    kafka_way_fini(&producer->way);
     free(producer);
     return NULL;
 }
@@ -662,7 +371,7 @@ static void on_closed(uv_handle_t *handle)
     void (*gone)(void *) = producer->events.gone;
     void *ctx = producer->ctx;
     close(producer->fd);
-    way_fini(&producer->way);
+    kafka_way_fini(&producer->way);
     free(producer);
     gone(ctx);
 }

@@ -8,25 +8,12 @@
 #ifndef TARRY_TARGETS_KAFKA_PRODUCER_H
 #define TARRY_TARGETS_KAFKA_PRODUCER_H
 
+#include "targets/kafka/way.h"
 #include "targets/outbox.h"
-#include "targets/place.h"
 
-#include <librdkafka/rdkafka.h>
-
-enum { KAFKA_SERVERS_BYTES = URL_HOSTS_MAX * (URL_HOST_BYTES_MAX + sizeof "[]:65535,") };
 /* Messages of this size or larger are sent in their own batch, so an error about the batch size
  * applies to the message. */
 enum { KAFKA_BATCH_BYTES_MAX = 128 * 1024 };
-
-/* The address of a cluster: kafka://host[:9092][,host[:9092]…], or kafkas://host[:9093][,…] with
- * TLS. */
-struct kafka_place {
-    struct target_place at;            /* the first broker; its origin selects the credential */
-    char servers[KAFKA_SERVERS_BYTES]; /* "host:port,host:port" */
-};
-
-/* Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid form. */
-bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error);
 
 struct kafka_producer;
 

@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/timestamp.h"
 #include "targets/kafka/producer.h"
+#include "targets/kafka/record.h"
 #include "targets/meta.h"
 #include "targets/outbox.h"
+#include "targets/parts.h"
 #include "targets/template.h"
 
 #include <assert.h>
@@ -45,7 +47,9 @@ struct kafka {
 
 struct kafka_record {
     char topic[TOPIC_BYTES_MAX + 1];
-    struct buffer key; /* may be empty */
+    struct buffer key;           /* may be empty */
+    bool has_key, has_body;      /* an empty one is sent, too */
+    rd_kafka_headers_t *headers; /* NULL once it is sent */
 };
 
 static const char *topic_fault(struct slice topic)
@@ -79,31 +83,14 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
     return fault;
 }
 
-/* Fills in a record. Returns NULL, or the reason why the message can never be sent; call
- * kafka_record_fini in both cases. */
-static const char *kafka_record_fill(struct kafka_record *out, const struct target_message *message)
-{
-    const char *key = message->setting->key;
-    memset(out, 0, sizeof *out);
-    buffer_init(&out->key, KEY_BYTES_MAX);
-    const char *fault = fill_topic(out, message);
-    if (!fault && !template_fill(slice_of(key ? key : TARGET_STANDARD_key), message->job,
-                                 TEMPLATE_PLAIN, KEY_BYTES_MAX, &out->key))
-        fault = "kafka: the key is longer than 1024 bytes";
-    return fault;
-}
-
-static void kafka_record_fini(struct kafka_record *record)
-{
-    buffer_fini(&record->key);
-}
-
 static void add_header(rd_kafka_headers_t *headers, struct slice name, struct slice value)
 {
     (void)rd_kafka_header_add(headers, name.at, (ssize_t)name.len, value.len ? value.at : "",
                               (ssize_t)value.len);
 }
 
+/* Adds the meta of a pushed job. A meta named content-type becomes meta-content-type; tarry's own are
+ * not sent. */
 static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
 {
     struct slice name, value;
@@ -113,28 +100,110 @@ static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
     }
 }
 
-/*
- * Builds the headers: content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, those of an
- * event, then the job's meta by name. A meta named content-type becomes meta-content-type; tarry's own are not
- * sent. Never returns NULL.
- */
-static rd_kafka_headers_t *kafka_record_headers(const struct job *job, struct slice attributes)
+/* Returns true for a header of a record from Kafka that is replaced. */
+static bool is_replaced(struct slice name, void *ctx)
 {
+    static const char *const own[] = {TARGET_KAFKA_HEADER_TOPIC, TARGET_KAFKA_HEADER_ID,
+                                      TARGET_KAFKA_HEADER_ATTEMPT, TARGET_KAFKA_HEADER_DUE_AT};
+    static const size_t prefix = sizeof TARGET_KAFKA_EVENT_PREFIX - 1;
+    const struct target_message *message = ctx;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (slice_is(name, own[i]))
+            return true;
+    if (slice_is(name, JOB_META_TRACEPARENT) || slice_is(name, JOB_META_TRACESTATE))
+        return job_meta_find(message->job->meta, slice_of(JOB_META_TRACEPARENT)).at;
+    return message->attributes.len > 0 && name.len >= prefix &&
+           memcmp(name.at, TARGET_KAFKA_EVENT_PREFIX, prefix) == 0;
+}
+
+/* Adds the headers of a record from Kafka with the trace context of the job, and sets its key and
+ * whether it has a body. Returns false if they are malformed. */
+static bool restore(struct kafka_record *record, const struct target_message *message,
+                    struct slice encoded)
+{
+    const struct job *job = message->job;
+    struct kafka_record_parts parts;
+    if (!kafka_record_decode(encoded, &parts, record->headers, is_replaced,
+                             (void *)(uintptr_t)message))
+        return false;
+    static const char *const trace[] = {JOB_META_TRACEPARENT, JOB_META_TRACESTATE};
+    for (size_t i = 0; i < sizeof trace / sizeof trace[0]; i++) {
+        struct slice value = job_meta_find(job->meta, slice_of(trace[i]));
+        if (value.at)
+            add_header(record->headers, slice_of(trace[i]), value);
+    }
+    record->has_key = parts.key.at;
+    record->has_body = parts.has_body || job->body.len > 0;
+    buffer_append_slice(&record->key, parts.key);
+    return !record->key.failed;
+}
+
+/* Adds tarry-topic, tarry-id, tarry-attempt, tarry-due-at, and those of an event. */
+static void add_own_headers(rd_kafka_headers_t *headers, const struct target_message *message)
+{
+    const struct job *job = message->job;
     struct slice name, value;
-    rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS_EXPECTED);
     char due[TIMESTAMP_BYTES], attempt[16];
     int len = snprintf(attempt, sizeof attempt, "%u", (unsigned)job->attempt);
     timestamp_write(due, job->due_ms);
-    add_header(headers, slice_of("content-type"),
-               job->content_type.len ? job->content_type : slice_of("application/octet-stream"));
-    add_header(headers, slice_of("tarry-topic"), job->topic);
-    add_header(headers, slice_of("tarry-id"), job->id);
-    add_header(headers, slice_of("tarry-attempt"), slice_make(attempt, (size_t)len));
-    add_header(headers, slice_of("tarry-due-at"), slice_make(due, sizeof due));
-    for (size_t at = 0; job_meta_next(attributes, &at, &name, &value);)
+    add_header(headers, slice_of(TARGET_KAFKA_HEADER_TOPIC), job->topic);
+    add_header(headers, slice_of(TARGET_KAFKA_HEADER_ID), job->id);
+    add_header(headers, slice_of(TARGET_KAFKA_HEADER_ATTEMPT), slice_make(attempt, (size_t)len));
+    add_header(headers, slice_of(TARGET_KAFKA_HEADER_DUE_AT), slice_make(due, sizeof due));
+    for (size_t at = 0; job_meta_next(message->attributes, &at, &name, &value);)
         add_header(headers, name, value);
-    add_meta(headers, job);
-    return headers;
+}
+
+/* Fills in key and headers of a pushed job. Returns NULL, or the reason why it can never be sent. */
+static const char *fill_pushed(struct kafka_record *out, const struct target_message *message)
+{
+    const struct job *job = message->job;
+    const char *key = message->setting->key;
+    add_header(out->headers, slice_of("content-type"),
+               job->content_type.len ? job->content_type : slice_of("application/octet-stream"));
+    add_own_headers(out->headers, message);
+    add_meta(out->headers, job);
+    out->has_body = true;
+    return template_fill(slice_of(key ? key : TARGET_STANDARD_key), job, TEMPLATE_PLAIN,
+                         KEY_BYTES_MAX, &out->key)
+               ? NULL
+               : "kafka: the key is longer than 1024 bytes";
+}
+
+/* Fills in key and headers. Returns NULL, or the reason why the message can never be sent. */
+static const char *fill_headers(struct kafka_record *out, const struct target_message *message)
+{
+    struct buffer encoded;
+    bool is_restored;
+    buffer_init(&encoded, JOB_META_BYTES_MAX);
+    bool good =
+        target_parts_join(message->job->meta, TARGET_KAFKA_META_RECORD, &encoded, &is_restored);
+    if (good && is_restored) {
+        add_own_headers(out->headers, message);
+        good = restore(out, message, buffer_slice(&encoded));
+    }
+    buffer_fini(&encoded);
+    if (!good)
+        return "kafka: the key and the headers in the job's meta are malformed";
+    return is_restored ? NULL : fill_pushed(out, message);
+}
+
+/* Fills in a record. Returns NULL, or the reason why the message can never be sent; call
+ * kafka_record_fini in both cases. */
+static const char *kafka_record_fill(struct kafka_record *out, const struct target_message *message)
+{
+    memset(out, 0, sizeof *out);
+    buffer_init(&out->key, JOB_META_BYTES_MAX);
+    out->headers = rd_kafka_headers_new(HEADERS_EXPECTED); /* never NULL */
+    const char *fault = fill_topic(out, message);
+    return fault ? fault : fill_headers(out, message);
+}
+
+static void kafka_record_fini(struct kafka_record *record)
+{
+    buffer_fini(&record->key);
+    if (record->headers)
+        rd_kafka_headers_destroy(record->headers);
 }
 
 /* ---- the producer's end ---- */
@@ -290,16 +359,22 @@ static const char *find_producer(struct kafka *kafka)
 
 /* Passes a message to librdkafka, which holds it until on_delivered. */
 static void produce(struct kafka *kafka, struct outbox_message *message,
-                    const struct target_message *from, const struct kafka_record *record)
+                    const struct target_message *from, struct kafka_record *record)
 {
     struct target_report report;
     const struct job *job = from->job;
+    struct slice key = buffer_slice(&record->key), body = job->body;
     if (message->explained)
         buffer_append_format(message->explained, "topic '%s', key '%.*s', %zu bytes\n",
-                             record->topic, (int)record->key.len, record->key.at, job->body.len);
+                             record->topic, (int)key.len, key.at, body.len);
+    if (!key.len)
+        key = record->has_key ? slice_of("") : (struct slice){0};
+    if (!body.len)
+        body = record->has_body ? slice_of("") : (struct slice){0};
+    rd_kafka_headers_t *headers = record->headers;
+    record->headers = NULL;
     rd_kafka_resp_err_t error =
-        kafka_producer_send(kafka->producer, message, record->topic, buffer_slice(&record->key),
-                            job->body, kafka_record_headers(job, from->attributes), &report);
+        kafka_producer_send(kafka->producer, message, record->topic, key, body, headers, &report);
     if (!error) {
         message->is_held = true;
         outbox_mark_sent(&kafka->outbox, message);
@@ -340,7 +415,7 @@ static bool kafka_check(const struct target_setting *setting, struct slice to,
                         char error[TARGET_ERROR_BYTES])
 {
     struct kafka_place place;
-    return kafka_place_parse(to, &place, error) &&
+    return kafka_place_parse(to, &place, NULL, error) &&
            (!setting || template_check_name(setting->topic, "topic", topic_fault, error)) &&
            (!setting || !setting->key || template_check(slice_of(setting->key), error));
 }
@@ -356,7 +431,7 @@ static struct target *kafka_open(const struct target_env *env, const struct targ
     char error[TARGET_ERROR_BYTES];
     struct kafka *kafka = calloc(1, sizeof *kafka);
     (void)setting;
-    if (!kafka || !kafka_place_parse(to, &kafka->place, error) ||
+    if (!kafka || !kafka_place_parse(to, &kafka->place, NULL, error) ||
         !outbox_init(&kafka->outbox, env, &outbox_kind, kafka)) {
         free(kafka);
         return NULL;
@@ -374,7 +449,7 @@ static void kafka_close(struct target *target, void (*closed)(void *ctx), void *
 }
 
 const struct target_ops target_kafka = {.schemes = target_kafka_schemes,
-                                        .event = {.prefix = "ce_"},
+                                        .event = {.prefix = TARGET_KAFKA_EVENT_PREFIX},
                                         .check = kafka_check,
                                         .open = kafka_open,
                                         .send = kafka_send,

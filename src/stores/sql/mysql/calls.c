@@ -599,14 +599,17 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
 static void append_soon(struct mysql_link *link, struct sql_call *call, uint32_t topic)
 {
     struct buffer *out = statement_of(link, call, read_forecast);
-    long long from = (long long)(call->forecast->from_ms + link->context->adjust_ms);
-    buffer_append_format(out,
-                         "SELECT GREATEST(0,j.due-%lld) DIV %lld,COUNT(*) FROM tarry.level l "
-                         "STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic=l.topic AND "
-                         "j.level=l.level AND j.due>%lld AND j.due<%lld AND j.state=1 "
-                         "WHERE l.topic=%u GROUP BY 1",
-                         from, (long long)MINUTE_MS, (long long)link->now_ms,
-                         from + (long long)FORECAST_SOON * MINUTE_MS, topic);
+    long long now = (long long)link->now_ms;
+    long long end = (long long)(call->forecast->from_ms + link->context->adjust_ms);
+    for (int minute = 0; minute < FORECAST_SOON; minute++) {
+        long long after = minute > 0 && end - 1 > now ? end - 1 : now;
+        end += MINUTE_MS;
+        buffer_append_format(
+            out,
+            "%sSELECT %d,COALESCE(SUM(tarry.server_between(topic,level,%lld,%lld)),0) "
+            "FROM tarry.level WHERE topic=%u",
+            minute > 0 ? " UNION ALL " : "", minute, after, end, topic);
+    }
 }
 
 static void append_forecast(struct mysql_link *link, struct sql_call *call)

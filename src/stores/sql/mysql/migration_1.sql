@@ -589,6 +589,11 @@ CREATE FUNCTION tarry.server_ready(p_topic INT, p_level INT, p_now BIGINT) RETUR
 RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0)) FROM tarry.job FORCE INDEX (PRIMARY)
   WHERE topic = p_topic AND level = p_level AND due <= p_now AND state = 1)//
 
+-- Counts jobs of a priority that wait until a time after the first and before the second. A function for the same reason.
+DROP FUNCTION IF EXISTS tarry.server_between//
+CREATE FUNCTION tarry.server_between(p_topic INT, p_level INT, p_after BIGINT, p_before BIGINT) RETURNS BIGINT READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT COUNT(*) FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = p_level AND due > p_after AND due < p_before AND state = 1)//
+
 DROP PROCEDURE IF EXISTS tarry.server_figures//
 CREATE PROCEDURE tarry.server_figures(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin,
   IN p_after VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin, IN p_limit BIGINT)

@@ -1,8 +1,7 @@
-#include "intake/consumer.h"
+#include "intake/amqp/consumer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/trouble.h"
 #include "net/thread.h"
 #include "queue/status.h"
 
@@ -19,25 +18,30 @@ enum {
     PAUSE_MS_MAX = 5000,
     AGAIN_MS = 1000,
     STOP_MS = 2000,
-    PROVEN_MS = 10000, /* a connection of this age is stable, even without a message */
-    LINES_A_SECOND = 10
+    PROVEN_MS = 10000 /* a connection of this age is stable, even without a message */
 };
+
+static const struct intake_lines lines = {.connected = "amqp-in connected",
+                                          .not_connected = "amqp-in not connected",
+                                          .paused = "amqp-in paused",
+                                          .resumes = "amqp-in resumes",
+                                          .rejected = "amqp-in message rejected"};
 
 enum mark { MARK_WAITS = 1, MARK_KEPT, MARK_REJECTED }; /* state of a message */
 
 struct amqp_in_consumer { /* owned by the thread, except what the mutex guards */
     const struct amqp_in_source *source;
     struct target_amqp_connection link;
-    struct amqp_in_consumer_events events;
+    struct intake_events events;
     void *ctx;
-    struct amqp_in_counts *counts; /* owned by the caller */
+    struct intake_counts *counts; /* owned by the caller */
     pthread_t thread;
     bool has_thread;
 
     uint64_t generation;         /* incremented with each connection */
     uint64_t first, next;        /* range of delivery tags that are not acknowledged */
     unsigned char marks[WINDOW]; /* enum mark by delivery tag */
-    struct amqp_in_batch *open;  /* the batch being filled, or NULL */
+    struct intake_batch *open;   /* the batch being filled, or NULL */
     struct list again;           /* jobs that were refused and will be offered again */
     int64_t again_at_ms;
     size_t batches_out;
@@ -46,26 +50,18 @@ struct amqp_in_consumer { /* owned by the thread, except what the mutex guards *
     bool is_renewing;     /* the connection is reopened after such a message */
     bool is_proven;       /* a message was settled, or the connection has lasted PROVEN_MS */
     bool has_logged_loss; /* whether the loss of the connection has been logged */
-    int64_t log_second; /* second of the last log lines about rejected messages, and their number */
-    unsigned lines_this_second, lines_left_out;
+    struct intake_rejections rejections;
 
     pthread_mutex_t mutex; /* guards the members below */
     struct list settled;   /* batches that came back */
     bool is_stopping;
 };
 
-static void batch_free(struct amqp_in_batch *batch)
-{
-    for (size_t i = 0; batch && i < batch->count; i++)
-        free(batch->jobs[i]);
-    free(batch);
-}
-
 /* ---- stability of the connection ---- */
 
 static void log_connected(const struct amqp_in_consumer *consumer)
 {
-    log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->broker.at.origin),
+    log_event(LOG_INFO, lines.connected, LOG_TEXT("broker", consumer->source->broker.at.origin),
               LOG_TEXT("queue", consumer->source->queue),
               LOG_TEXT("topic", consumer->source->topic),
               LOG_NUMBER("prefetch", consumer->source->prefetch));
@@ -87,30 +83,11 @@ static void connection_prove(struct amqp_in_consumer *consumer)
 
 /* ---- rejected messages ---- */
 
-/* Logs a rejected message. Limits the lines per second and counts the omitted ones. */
-static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
-                         const char *why)
-{
-    int64_t log_second = clock_boot_ms() / 1000;
-    if (log_second != consumer->log_second) {
-        consumer->log_second = log_second;
-        consumer->lines_this_second = 0;
-    }
-    if (++consumer->lines_this_second > LINES_A_SECOND) {
-        consumer->lines_left_out++;
-        return;
-    }
-    log_event(LOG_WARN, "amqp-in message rejected", LOG_TEXT("queue", consumer->source->queue),
-              LOG_TEXT("reason", amqp_in_refusal_name(refusal)), LOG_TEXT("error", why),
-              LOG_NUMBER("not_logged", consumer->lines_left_out));
-    consumer->lines_left_out = 0;
-}
-
 static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
-                           enum amqp_in_refusal refusal, const char *why, char *error)
+                           enum intake_refusal refusal, const char *why, char *error)
 {
-    atomic_fetch_add(&consumer->counts->rejected[refusal], 1);
-    log_rejected(consumer, refusal, why);
+    intake_reject(&consumer->rejections, &lines, consumer->counts, refusal, "queue",
+                  consumer->source->queue, why);
     consumer->marks[tag & MARKS_MASK] = MARK_REJECTED;
     int status = amqp_basic_reject(consumer->link.state, CHANNEL, tag, 0);
     if (status == AMQP_STATUS_OK)
@@ -125,7 +102,7 @@ static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
 /* Passes the open batch on. */
 static void batch_flush(struct amqp_in_consumer *consumer)
 {
-    struct amqp_in_batch *batch = consumer->open;
+    struct intake_batch *batch = consumer->open;
     if (!batch)
         return;
     consumer->open = NULL;
@@ -134,13 +111,13 @@ static void batch_flush(struct amqp_in_consumer *consumer)
 }
 
 /* Adds a job to the open batch. Returns false if out of memory. */
-static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job)
+static bool batch_add(struct amqp_in_consumer *consumer, struct intake_job *job)
 {
     if (!consumer->open && !(consumer->open = calloc(1, sizeof *consumer->open)))
         return false;
     consumer->open->generation = consumer->generation;
     consumer->open->jobs[consumer->open->count++] = job;
-    if (consumer->open->count == AMQP_IN_BATCH)
+    if (consumer->open->count == INTAKE_BATCH)
         batch_flush(consumer);
     return true;
 }
@@ -150,8 +127,8 @@ static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job
 static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_t *envelope,
                          char *error)
 {
-    struct amqp_in_job *job = NULL;
-    char why[AMQP_IN_ERROR_BYTES];
+    struct intake_job *job = NULL;
+    char why[INTAKE_ERROR_BYTES];
     uint64_t tag = envelope->delivery_tag;
     if (tag != consumer->next || tag - consumer->first >= WINDOW) {
         snprintf(error, TARGET_ERROR_BYTES, "connection lost, a delivery tag out of order");
@@ -160,11 +137,11 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
     atomic_fetch_add(&consumer->counts->received, 1);
     consumer->next++;
     consumer->marks[tag & MARKS_MASK] = MARK_WAITS;
-    enum amqp_in_refusal refusal = amqp_in_job_make(consumer->source, envelope, &job, why);
-    if (refusal == AMQP_IN_TAKEN && batch_add(consumer, job))
+    enum intake_refusal refusal = amqp_in_message_take(consumer->source, envelope, &job, why);
+    if (refusal == INTAKE_TAKEN && batch_add(consumer, job))
         return true;
     free(job);
-    if (refusal != AMQP_IN_TAKEN && refusal != AMQP_IN_NO_MEMORY)
+    if (refusal != INTAKE_TAKEN && refusal != INTAKE_NO_MEMORY)
         return message_reject(consumer, tag, refusal, why, error);
     /* The broker redelivers the message after the connection is closed. */
     snprintf(error, TARGET_ERROR_BYTES, "connection closed, out of memory");
@@ -173,22 +150,9 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
 
 /* ---- batches from the queue ---- */
 
-/* Records whether the queue refuses jobs, and logs changes only. */
-static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)
+static bool job_settle(struct amqp_in_consumer *consumer, struct intake_job *job, char *error)
 {
-    trouble_note(TROUBLE_INTAKE, 1, is_refused);
-    if (atomic_exchange(&consumer->counts->is_refused, is_refused) == is_refused)
-        return;
-    if (is_refused)
-        log_event(LOG_WARN, "amqp-in paused", LOG_TEXT("queue", consumer->source->queue),
-                  LOG_TEXT("error", why));
-    else
-        log_event(LOG_INFO, "amqp-in resumes", LOG_TEXT("queue", consumer->source->queue));
-}
-
-static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *job, char *error)
-{
-    uint64_t tag = job->delivery_tag;
+    uint64_t tag = job->tag;
     enum queue_status status = job->status;
     if (status == QUEUE_EXISTED && !job->may_be_there) {
         /* Not a redelivery: a publisher has sent the same message twice on purpose. */
@@ -198,7 +162,8 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
     }
     if (queue_status_is_for_later(status)) {
         job->may_be_there = true;
-        set_refused(consumer, true, queue_status_sentence(status));
+        intake_set_refused(consumer->counts, INTAKE_PARTY_AMQP, &lines, true,
+                           queue_status_sentence(status));
         atomic_fetch_add(&consumer->counts->again, 1);
         list_add_last(&consumer->again, &job->list);
         consumer->again_at_ms = clock_boot_ms() + AGAIN_MS;
@@ -207,12 +172,12 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
     free(job);
     if (!queue_status_is_success(status))
         return message_reject(consumer, tag,
-                              status == QUEUE_BODY_TOO_BIG ? AMQP_IN_BODY_TOO_BIG : AMQP_IN_BAD_JOB,
+                              status == QUEUE_BODY_TOO_BIG ? INTAKE_BODY_TOO_BIG : INTAKE_BAD_JOB,
                               queue_status_sentence(status), error);
     consumer->marks[tag & MARKS_MASK] = MARK_KEPT;
     atomic_fetch_add(&consumer->counts->taken, 1);
     if (list_is_empty(&consumer->again))
-        set_refused(consumer, false, NULL);
+        intake_set_refused(consumer->counts, INTAKE_PARTY_AMQP, &lines, false, NULL);
     return true;
 }
 
@@ -237,21 +202,20 @@ static bool messages_acknowledge(struct amqp_in_consumer *consumer, char *error)
     return status == AMQP_STATUS_OK;
 }
 
-static bool batch_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch *batch,
-                         char *error)
+static bool batch_settle(struct amqp_in_consumer *consumer, struct intake_batch *batch, char *error)
 {
     bool ok = true;
     /* Delivery tags of a closed connection are invalid: the broker has redelivered the messages. */
     bool is_current = batch->generation == consumer->generation && consumer->link.state;
     for (size_t i = 0; is_current && i < batch->count; i++) {
-        struct amqp_in_job *job = batch->jobs[i];
+        struct intake_job *job = batch->jobs[i];
         batch->jobs[i] = NULL;
         if (ok)
             ok = job_settle(consumer, job, error);
         else
             free(job);
     }
-    batch_free(batch);
+    intake_batch_free(batch);
     return ok;
 }
 
@@ -260,7 +224,7 @@ static bool jobs_offer_again(struct amqp_in_consumer *consumer, char *error)
     if (list_is_empty(&consumer->again) || clock_boot_ms() < consumer->again_at_ms)
         return true;
     while (!list_is_empty(&consumer->again)) {
-        struct amqp_in_job *job = list_entry(consumer->again.next, struct amqp_in_job, list);
+        struct intake_job *job = list_entry(consumer->again.next, struct intake_job, list);
         list_remove(&job->list);
         if (!batch_add(consumer, job)) {
             free(job);
@@ -287,7 +251,7 @@ static bool batches_settle(struct amqp_in_consumer *consumer, char *error)
         if (!is_there)
             break;
         consumer->batches_out--;
-        ok = batch_settle(consumer, list_entry(first, struct amqp_in_batch, list), error) && ok;
+        ok = batch_settle(consumer, list_entry(first, struct intake_batch, list), error) && ok;
     }
     if (!consumer->link.state)
         return true;
@@ -316,10 +280,10 @@ static bool batches_await(struct amqp_in_consumer *consumer, char *error)
 /* Forgets the messages of a lost connection, which will be redelivered. */
 static void connection_forget(struct amqp_in_consumer *consumer)
 {
-    batch_free(consumer->open);
+    intake_batch_free(consumer->open);
     consumer->open = NULL;
     while (!list_is_empty(&consumer->again)) {
-        struct amqp_in_job *job = list_entry(consumer->again.next, struct amqp_in_job, list);
+        struct intake_job *job = list_entry(consumer->again.next, struct intake_job, list);
         list_remove(&job->list);
         free(job);
     }
@@ -333,13 +297,12 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
 {
     target_amqp_connection_close(&consumer->link, false);
     connection_forget(consumer);
-    atomic_store(&consumer->counts->is_connected, false);
-    trouble_note(TROUBLE_INTAKE, 0, true);
+    intake_set_connected(consumer->counts, INTAKE_PARTY_AMQP, false);
     consumer->next_open_ms = clock_boot_ms() + consumer->pause_ms;
     consumer->pause_ms =
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
     if (!consumer->has_logged_loss && !atomic_load(&consumer->link.is_cut))
-        log_event(LOG_WARN, "amqp-in not connected",
+        log_event(LOG_WARN, lines.not_connected,
                   LOG_TEXT("broker", consumer->source->broker.at.origin),
                   LOG_TEXT("queue", consumer->source->queue), LOG_TEXT("error", error));
     consumer->has_logged_loss = true;
@@ -354,7 +317,7 @@ static void connection_renew(struct amqp_in_consumer *consumer)
     uint64_t tag = consumer->misread;
     consumer->misread = 0;
     if (!batches_await(consumer, error) || !consumer->link.state ||
-        !message_reject(consumer, tag, AMQP_IN_UNDECODABLE,
+        !message_reject(consumer, tag, INTAKE_UNDECODABLE,
                         "its headers cannot be decoded, such as one with an empty name", error)) {
         connection_lose(consumer, error);
         return;
@@ -394,8 +357,7 @@ static void connection_try(struct amqp_in_consumer *consumer)
         connection_lose(consumer, error);
         return;
     }
-    atomic_store(&consumer->counts->is_connected, true);
-    trouble_note(TROUBLE_INTAKE, 0, false);
+    intake_set_connected(consumer->counts, INTAKE_PARTY_AMQP, true);
     atomic_fetch_add(&consumer->counts->connections, 1);
     consumer->opened_ms = clock_boot_ms();
     consumer->is_proven = false;
@@ -516,8 +478,8 @@ static void consumer_run(void *ctx)
 /* ---- life ---- */
 
 int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
-                         const char *version, struct amqp_in_counts *counts,
-                         const struct amqp_in_consumer_events *events, void *ctx,
+                         const char *version, struct intake_counts *counts,
+                         const struct intake_events *events, void *ctx,
                          struct amqp_in_consumer **out)
 {
     struct amqp_in_consumer *consumer = calloc(1, sizeof *consumer);
@@ -553,7 +515,7 @@ void amqp_in_consumer_free(struct amqp_in_consumer *consumer)
     while (!list_is_empty(&consumer->settled)) {
         struct list *first = consumer->settled.next;
         list_remove(first);
-        batch_free(list_entry(first, struct amqp_in_batch, list));
+        intake_batch_free(list_entry(first, struct intake_batch, list));
     }
     connection_forget(consumer);
     target_amqp_connection_fini(&consumer->link);
@@ -569,7 +531,7 @@ bool amqp_in_consumer_start(struct amqp_in_consumer *consumer)
 
 /* ---- any thread ---- */
 
-void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch *batch)
+void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct intake_batch *batch)
 {
     pthread_mutex_lock(&consumer->mutex);
     list_add_last(&consumer->settled, &batch->list);

@@ -1,5 +1,5 @@
-#include "intake/job.h"
-#include "intake/source.h"
+#include "intake/amqp/message.h"
+#include "intake/amqp/source.h"
 #include "targets/amqp/message.h"
 #include "targets/target.h"
 #include "trace/carry.h"
@@ -15,7 +15,7 @@ CLAIM(a_source_is_a_url_with_a_queue)
 {
     static const char text[] = "AMQP://MQ.example:5673/a%2Fb?queue=in%20box&topic=t&prefetch=7";
     struct amqp_in_source source;
-    char error[AMQP_IN_ERROR_BYTES];
+    char error[INTAKE_ERROR_BYTES];
     assert_true(amqp_in_source_parse(slice_of(text), &source, error));
     assert_string_equal(source.broker.at.host, "mq.example");
     assert_int_equal(source.broker.at.port, 5673);
@@ -31,7 +31,7 @@ CLAIM(a_source_is_a_url_with_a_queue)
 CLAIM(missing_parts_have_defaults)
 {
     struct amqp_in_source source;
-    char error[AMQP_IN_ERROR_BYTES];
+    char error[INTAKE_ERROR_BYTES];
     assert_true(amqp_in_source_parse(slice_of("amqps://[::1]?queue=q&exchange="), &source, error));
     assert_true(source.broker.at.is_tls);
     assert_int_equal(source.broker.at.port, 5671);
@@ -64,7 +64,7 @@ CLAIM(an_invalid_source_is_rejected_with_advice)
         {"http://h/?queue=q", "not a URL of amqp or amqps"},
     };
     struct amqp_in_source source;
-    char error[AMQP_IN_ERROR_BYTES];
+    char error[INTAKE_ERROR_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         error[0] = '\0';
         if (amqp_in_source_parse(slice_of(cases[i].text), &source, error) ||
@@ -116,10 +116,10 @@ CLAIM(a_delay_may_be_any_number)
         {FIELD(VOID, u8, 0), 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        amqp_table_entry_t entry = {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), cases[i].field};
+        amqp_table_entry_t entry = {amqp_cstring_bytes(INTAKE_HEADER_DELAY), cases[i].field};
         const amqp_table_t headers = {1, &entry};
         struct queue_when when = {0};
-        char why[AMQP_IN_ERROR_BYTES];
+        char why[INTAKE_ERROR_BYTES];
         bool ok = amqp_in_delay_read(&headers, &when, why);
         if (ok != (cases[i].due != 0) ||
             (ok && (when.due != cases[i].due || when.ms != cases[i].ms)))
@@ -146,11 +146,11 @@ CLAIM(a_time_beats_a_delay)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         amqp_table_entry_t entries[] = {
-            {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), FIELD(I32, i32, 5)},
-            {amqp_cstring_bytes(AMQP_IN_HEADER_AT), cases[i].field}};
+            {amqp_cstring_bytes(INTAKE_HEADER_DELAY), FIELD(I32, i32, 5)},
+            {amqp_cstring_bytes(INTAKE_HEADER_AT), cases[i].field}};
         const amqp_table_t headers = {2, entries};
         struct queue_when when = {0};
-        char why[AMQP_IN_ERROR_BYTES];
+        char why[INTAKE_ERROR_BYTES];
         bool ok = amqp_in_delay_read(&headers, &when, why);
         if (ok != (cases[i].ms >= 0) ||
             (ok && (when.due != QUEUE_DUE_AT || when.ms != cases[i].ms)))
@@ -165,12 +165,12 @@ struct rig {
     struct amqp_in_source source;
     amqp_envelope_t envelope;
     amqp_table_entry_t headers[4];
-    struct amqp_in_job *job;
+    struct intake_job *job;
 };
 
 static void rig_make(struct rig *rig, const char *exchange)
 {
-    char error[AMQP_IN_ERROR_BYTES];
+    char error[INTAKE_ERROR_BYTES];
     *rig = (struct rig){0};
     assert_true(amqp_in_source_parse(slice_of("amqp://h/?queue=q"), &rig->source, error));
     rig->headers[0] = (amqp_table_entry_t){amqp_cstring_bytes("x-delay"), FIELD(I32, i32, 50)};
@@ -191,8 +191,9 @@ static void rig_make(struct rig *rig, const char *exchange)
 
 static void rig_take(struct rig *rig)
 {
-    char why[AMQP_IN_ERROR_BYTES];
-    assert_int_equal(amqp_in_job_make(&rig->source, &rig->envelope, &rig->job, why), AMQP_IN_TAKEN);
+    char why[INTAKE_ERROR_BYTES];
+    assert_int_equal(amqp_in_message_take(&rig->source, &rig->envelope, &rig->job, why),
+                     INTAKE_TAKEN);
 }
 
 CLAIM(a_message_once_more_has_the_same_id_and_any_other_another)

@@ -11,41 +11,21 @@
  * librabbitmq reads nothing after a message that it cannot decode. Such a message is rejected like
  * any other that can never be accepted, and the connection is reopened immediately.
  */
-#ifndef TARRY_AMQP_CONSUMER_H
-#define TARRY_AMQP_CONSUMER_H
+#ifndef TARRY_INTAKE_AMQP_CONSUMER_H
+#define TARRY_INTAKE_AMQP_CONSUMER_H
 
-#include "intake/job.h"
+#include "intake/amqp/message.h"
+#include "intake/kind.h"
 #include "targets/amqp/connection.h"
 #include "targets/target.h"
-
-enum { AMQP_IN_BATCH = 256 };
-
-/* A batch of jobs, which goes to the queue's thread and returns with the status of each job. Freed
- * by its current owner. */
-struct amqp_in_batch {
-    struct list list;
-    uint64_t generation; /* generation of the connection that its delivery tags belong to */
-    size_t count;
-    struct amqp_in_job *jobs[AMQP_IN_BATCH];
-};
-
-struct amqp_in_counts { /* readable from any thread */
-    _Atomic uint64_t received, taken, again, rejected[AMQP_IN_BAD_JOB + 1], connections;
-    atomic_bool is_connected, is_refused; /* is_refused: the queue currently accepts no jobs */
-};
-
-struct amqp_in_consumer_events {                           /* called on the consumer's thread */
-    void (*batch)(void *ctx, struct amqp_in_batch *batch); /* takes ownership of the batch */
-    void (*ended)(void *ctx);                              /* last event; join the thread now */
-};
 
 struct amqp_in_consumer;
 
 /* Creates a consumer. Returns 0 or a negative errno. `guard`, `source`, `version` and `counts` must
  * outlive it. */
 int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
-                         const char *version, struct amqp_in_counts *counts,
-                         const struct amqp_in_consumer_events *events, void *ctx,
+                         const char *version, struct intake_counts *counts,
+                         const struct intake_events *events, void *ctx,
                          struct amqp_in_consumer **out);
 /* Starts the thread. Returns false if that fails. */
 bool amqp_in_consumer_start(struct amqp_in_consumer *consumer);
@@ -56,7 +36,7 @@ void amqp_in_consumer_free(struct amqp_in_consumer *consumer);
 /* ---- any thread ---- */
 
 /* Returns a batch to the consumer. */
-void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch *batch);
+void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct intake_batch *batch);
 /* Stops reading, acknowledges batches that come back within two seconds, then ends. `at_once` also
  * interrupts a blocking call. */
 void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once);
