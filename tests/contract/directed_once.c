@@ -153,6 +153,27 @@ static void bad_once_is_rejected_by_name(void **state)
     assert_int_equal(push(a_push_once("a", longest, 0)), QUEUE_EXISTED);
 }
 
+static enum queue_status push_to_b(const char *id, const char *once)
+{
+    struct queue_push job = a_push_once(id, once, 0);
+    job.topic = slice_of("b");
+    return push(job);
+}
+
+/* A store that compares hashes of ids and of deduplication texts must not take one for the other. Similar short texts
+ * may have the same hash. */
+static void once_may_resemble_the_id(void **state)
+{
+    char id[] = "1", once[] = "0";
+    (void)state;
+    if (lacks_once())
+        skip();
+    for (; id[0] <= '9'; id[0]++, once[0]++)
+        assert_int_equal(push_to_b(id, once), QUEUE_CREATED);
+    for (id[0] = '1', once[0] = '0'; id[0] <= '9'; id[0]++, once[0]++)
+        assert_int_equal(push_to_b(id, once), QUEUE_EXISTED);
+}
+
 const struct CMUnitTest directed_once[] = {
     CLAIM(once_prevents_a_second_push_after_the_ack),
     CLAIM(once_survives_a_restart),
@@ -162,6 +183,7 @@ const struct CMUnitTest directed_once[] = {
     CLAIM(refused_push_is_not_remembered),
     CLAIM(once_belongs_to_its_topic),
     CLAIM(once_is_not_an_id),
+    CLAIM(once_may_resemble_the_id),
     CLAIM(items_of_one_call_count_one_after_the_other),
     CLAIM(bad_once_is_rejected_by_name),
 };

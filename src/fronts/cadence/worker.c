@@ -18,6 +18,7 @@ static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 enum {
     ROUND_MIN = 100, /* schedules of a round, at first and after slow ones */
     ROUND_MAX = QUEUE_TAKE_MAX,
+    ROUNDS_MAX = 4,            /* at once: while one waits for the store, the others are decided */
     ROUND_QUICK_MS = 1000,     /* the next round may be twice as large */
     ROUND_SLOW_MS = 2500,      /* a quarter of the lease: the next round is half as large */
     RETRY_MS = 1000,           /* after a queue error */
@@ -39,16 +40,12 @@ struct entry {
     bool is_newer;      /* it belongs to servers with a newer tzdata */
 };
 
-struct cadence_worker {
-    struct cadence_worker_options options;
-    struct zones *zones;
-    struct tzdata *tzdata;
-    uint64_t take; /* handle of a waiting take, or 0 */
-    struct deadline *alarm;
-    int64_t take_ms;    /* no take before it */
-    int64_t now_ms;     /* of the round: the time of its decisions, by the clock of the store */
-    int64_t begun_ms;   /* of the round, inner clock */
-    uint32_t round_max; /* schedules of the next round */
+/* Schedules that are taken, decided and pushed again together. */
+struct round {
+    struct cadence_worker *worker;
+    bool is_busy;
+    int64_t now_ms;   /* the time of its decisions, by the clock of the store */
+    int64_t begun_ms; /* inner clock */
     struct entry *entries;
     size_t entry_count;
     struct queue_answer *answers; /* of all entries */
@@ -60,27 +57,56 @@ struct cadence_worker {
         again; /* indices of fires that are pushed once more: over a dead job, or after a leased one */
     size_t again_count;
     struct queue_push *pushes;
-    bool has_round, is_started, is_stopping;
+};
+
+struct cadence_worker {
+    struct cadence_worker_options options;
+    struct zones *zones;
+    struct tzdata *tzdata;
+    uint64_t take; /* handle of a waiting take, or 0 */
+    struct deadline *alarm;
+    int64_t take_ms;    /* no take before it */
+    uint32_t round_max; /* schedules of the next round */
+    struct round rounds[ROUNDS_MAX];
+    bool is_started, is_stopping;
     struct iteration_end_call stop_call;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    _Atomic uint64_t rounds, fired, retries, skipped[SKIP_REASONS];
+    _Atomic uint64_t rounds_done, fired, retries, skipped[SKIP_REASONS];
 };
 
 static void worker_take(struct cadence_worker *worker);
 
+/* Returns a round that is not in progress, or NULL. */
+static struct round *worker_idle_round(struct cadence_worker *worker)
+{
+    for (size_t i = 0; i < ROUNDS_MAX; i++)
+        if (!worker->rounds[i].is_busy)
+            return &worker->rounds[i];
+    return NULL;
+}
+
+static bool worker_is_busy(const struct cadence_worker *worker)
+{
+    for (size_t i = 0; i < ROUNDS_MAX; i++)
+        if (worker->rounds[i].is_busy)
+            return true;
+    return false;
+}
+
 static void check_stopped(struct cadence_worker *worker)
 {
-    if (worker->is_stopping && !worker->has_round && worker->stopped)
+    if (worker->is_stopping && !worker_is_busy(worker) && worker->stopped)
         reactor_once_at_iteration_end(worker->options.reactor, &worker->stop_call);
 }
 
 /* Sets the size of the next round. Many schedules that fire in one minute need few calls of the store, but a round must
  * end long before its leases do. */
-static void round_resize(struct cadence_worker *worker)
+static void round_resize(const struct round *round)
 {
-    int64_t took_ms = clock_inner_ms() - worker->begun_ms;
-    bool is_full = worker->entry_count == worker->round_max;
+    struct cadence_worker *worker = round->worker;
+    int64_t took_ms = clock_inner_ms() - round->begun_ms;
+    bool is_full = round->entry_count == worker->round_max;
     if (took_ms > ROUND_SLOW_MS && worker->round_max > ROUND_MIN)
         worker->round_max /= 2;
     else if (is_full && took_ms < ROUND_QUICK_MS && worker->round_max < ROUND_MAX)
@@ -89,18 +115,36 @@ static void round_resize(struct cadence_worker *worker)
         worker->round_max = ROUND_MAX;
 }
 
-static void round_end(struct cadence_worker *worker)
+static void round_clear(struct round *round)
 {
-    round_resize(worker);
-    for (size_t i = 0; i < worker->entry_count; i++) {
-        stored_free(worker->entries[i].stored);
-        buffer_fini(&worker->entries[i].body);
+    for (size_t i = 0; i < round->entry_count; i++) {
+        stored_free(round->entries[i].stored);
+        buffer_fini(&round->entries[i].body);
     }
-    for (size_t i = 0; i < worker->fire_count; i++)
-        stored_fire_fini(&worker->fires[i]);
-    worker->entry_count = worker->fire_count = worker->again_count = 0;
-    worker->has_round = false;
-    atomic_fetch_add_explicit(&worker->rounds, 1, memory_order_relaxed);
+    for (size_t i = 0; i < round->fire_count; i++)
+        stored_fire_fini(&round->fires[i]);
+    round->entry_count = round->fire_count = round->again_count = 0;
+}
+
+static void round_fini(struct round *round)
+{
+    round_clear(round);
+    free(round->answers);
+    free(round->agains);
+    free(round->entries);
+    free(round->fires);
+    free(round->outcomes);
+    free(round->again);
+    free(round->pushes);
+}
+
+static void round_end(struct round *round)
+{
+    struct cadence_worker *worker = round->worker;
+    round_resize(round);
+    round_clear(round);
+    round->is_busy = false;
+    atomic_fetch_add_explicit(&worker->rounds_done, 1, memory_order_relaxed);
     tzdata_note(worker->tzdata);
     check_stopped(worker);
     worker_take(worker);
@@ -110,20 +154,20 @@ static void round_end(struct cadence_worker *worker)
 
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct cadence_worker *worker = owner;
+    struct round *round = owner;
     (void)tag;
     /* If an answer failed, the lease ends, and the same fires are decided again. */
     if (reply->status != QUEUE_OK)
-        worker->take_ms = clock_inner_ms() + RETRY_MS;
-    round_end(worker);
+        round->worker->take_ms = clock_inner_ms() + RETRY_MS;
+    round_end(round);
 }
 
-static void round_answer(struct cadence_worker *worker)
+static void round_answer(struct round *round)
 {
-    struct queue_answer *answers = worker->answers;
-    struct queue_again *agains = worker->agains;
-    for (size_t i = 0; i < worker->entry_count; i++) {
-        const struct entry *entry = &worker->entries[i];
+    struct queue_answer *answers = round->answers;
+    struct queue_again *agains = round->agains;
+    for (size_t i = 0; i < round->entry_count; i++) {
+        const struct entry *entry = &round->entries[i];
         agains[i] =
             (struct queue_again){.when = {.due = QUEUE_DUE_AT, .ms = entry->decision.wake_ms},
                                  .priority = QUEUE_PRIORITY_UNSET,
@@ -136,36 +180,36 @@ static void round_answer(struct cadence_worker *worker)
                                                                          : UNREADABLE_MS,
                                            .again = entry->is_good ? &agains[i] : NULL};
     }
-    queue_answer(worker->options.queue, answers, worker->entry_count,
-                 (struct queue_reply_to){.done = on_answered, .owner = worker});
+    queue_answer(round->worker->options.queue, answers, round->entry_count,
+                 (struct queue_reply_to){.done = on_answered, .owner = round});
 }
 
 /* ---- 3: outcomes of the fires ---- */
 
 /* Decides for at most so many fires. Returns false if the zone is missing. */
-static bool entry_decide(struct cadence_worker *worker, struct entry *entry, size_t fires_max)
+static bool entry_decide(struct round *round, struct entry *entry, size_t fires_max)
 {
     char error[ZONES_ERROR_BYTES] = "";
     struct schedule schedule = {.name = slice_of(entry->name), .spec = &entry->stored->spec};
-    if (!zones_find(worker->zones, entry->stored->spec.zone, &schedule.zone, error)) {
+    if (!zones_find(round->worker->zones, entry->stored->spec.zone, &schedule.zone, error)) {
         log_event(LOG_WARN, "schedule waits", LOG_TEXT("schedule", entry->name),
                   LOG_TEXT("error", error));
         trouble_note_call(TROUBLE_SCHEDULES, 0);
         return false;
     }
-    schedule_decide(&schedule, &entry->stored->state, worker->now_ms, fires_max, &entry->decision);
-    zones_stamp(worker->zones, schedule.zone, &entry->decision.state);
+    schedule_decide(&schedule, &entry->stored->state, round->now_ms, fires_max, &entry->decision);
+    zones_stamp(round->worker->zones, schedule.zone, &entry->decision.state);
     return true;
 }
 
 /* Reports the skips of one reason, with the nominal time of the newest. */
-static void publish_skips(struct cadence_worker *worker, const struct entry *entry,
-                          enum skip_reason reason, uint64_t skipped)
+static void publish_skips(struct round *round, const struct entry *entry, enum skip_reason reason,
+                          uint64_t skipped)
 {
-    struct feed_desk *desk = worker->options.desk;
+    struct feed_desk *desk = round->worker->options.desk;
     const struct state *after = &entry->decision.state;
     struct job_event event = {.kind = JOB_EVENT_FIRE_SKIPPED,
-                              .at_ms = worker->now_ms,
+                              .at_ms = round->now_ms,
                               .count = skipped,
                               .topic = entry->stored->push.topic,
                               .id = slice_of(entry->name),
@@ -179,66 +223,67 @@ static void publish_skips(struct cadence_worker *worker, const struct entry *ent
 }
 
 /* Counts fires and skips after the decision is final. */
-static void entry_count_results(struct cadence_worker *worker, const struct entry *entry)
+static void entry_count_results(struct round *round, const struct entry *entry)
 {
     const struct state *before = &entry->stored->state, *after = &entry->decision.state;
-    atomic_fetch_add_explicit(&worker->fired, after->fired - before->fired, memory_order_relaxed);
+    atomic_fetch_add_explicit(&round->worker->fired, after->fired - before->fired,
+                              memory_order_relaxed);
     for (int i = 1; i < SKIP_REASONS; i++) {
         uint64_t skipped = after->skipped[i] - before->skipped[i];
-        atomic_fetch_add_explicit(&worker->skipped[i], skipped, memory_order_relaxed);
+        atomic_fetch_add_explicit(&round->worker->skipped[i], skipped, memory_order_relaxed);
         if (!skipped)
             continue;
         log_event(LOG_INFO, "fires skipped", LOG_TEXT("schedule", entry->name),
                   LOG_TEXT("reason", skip_reason_name((enum skip_reason)i)),
                   LOG_NUMBER("fires", (int64_t)skipped));
-        publish_skips(worker, entry, (enum skip_reason)i, skipped);
+        publish_skips(round, entry, (enum skip_reason)i, skipped);
     }
     if (after->skipped[SKIP_REFUSED] > before->skipped[SKIP_REFUSED])
         trouble_note_call(TROUBLE_SCHEDULES, 0);
 }
 
 /* Applies the outcomes of an entry's pushes to its decision. */
-static void entry_settle(struct cadence_worker *worker, struct entry *entry)
+static void entry_settle(struct round *round, struct entry *entry)
 {
     size_t good = 0;
     while (good < entry->push_count &&
-           queue_status_is_success(worker->outcomes[entry->first_push + good]))
+           queue_status_is_success(round->outcomes[entry->first_push + good]))
         good++;
     if (good < entry->push_count) { /* continue with the first one that was refused */
-        struct stored_fire *fire = &worker->fires[entry->first_push + good];
+        struct stored_fire *fire = &round->fires[entry->first_push + good];
         int64_t refused_ms = entry->decision.fires[good].at_ms;
-        const char *code = queue_status_code(worker->outcomes[entry->first_push + good]);
+        const char *code = queue_status_code(round->outcomes[entry->first_push + good]);
         log_event(LOG_WARN, "fire refused, it is tried again", LOG_TEXT("schedule", entry->name),
                   LOG_TEXT("fire", fire->once), LOG_TEXT("reason", code));
-        atomic_fetch_add_explicit(&worker->retries, 1, memory_order_relaxed);
-        entry->is_good = entry_decide(worker, entry, good);
-        schedule_retry(&entry->decision, &entry->stored->state, refused_ms, worker->now_ms);
+        atomic_fetch_add_explicit(&round->worker->retries, 1, memory_order_relaxed);
+        entry->is_good = entry_decide(round, entry, good);
+        schedule_retry(&entry->decision, &entry->stored->state, refused_ms, round->now_ms);
     }
     for (size_t i = 0; i < good; i++)
-        if (worker->outcomes[entry->first_push + i] == QUEUE_EXISTED)
+        if (round->outcomes[entry->first_push + i] == QUEUE_EXISTED)
             state_skip(&entry->decision.state, entry->decision.fires[i].at_ms, SKIP_OVERLAP);
 }
 
-static void round_settle(struct cadence_worker *worker)
+static void round_settle(struct round *round)
 {
-    for (size_t i = 0; i < worker->entry_count; i++) {
-        struct entry *entry = &worker->entries[i];
+    for (size_t i = 0; i < round->entry_count; i++) {
+        struct entry *entry = &round->entries[i];
         if (!entry->is_good)
             continue;
-        entry_settle(worker, entry);
+        entry_settle(round, entry);
         buffer_clear(&entry->body);
         stored_write(&entry->body, entry->stored, &entry->decision.state);
         entry->is_good = entry->is_good && !entry->body.failed;
         if (entry->is_good)
-            entry_count_results(worker, entry);
+            entry_count_results(round, entry);
     }
-    round_answer(worker);
+    round_answer(round);
 }
 
 /* ---- 2: the fires are pushed ---- */
 
-static void round_push_once_more(struct cadence_worker *worker);
-static void round_request(struct cadence_worker *worker);
+static void round_push_once_more(struct round *round);
+static void round_request(struct round *round);
 
 /* Returns the outcome of a push. EXISTED remains only for a fire that is skipped because the job of
  * an earlier one is unfinished: all other existing jobs are this fire, pushed before. */
@@ -254,53 +299,52 @@ static enum queue_status outcome_of(const struct stored_fire *fire,
 }
 
 /* Returns whether the fire replaces a job that a consumer holds. */
-static bool replaces_leased(const struct cadence_worker *worker, size_t i)
+static bool replaces_leased(const struct round *round, size_t i)
 {
-    return worker->outcomes[i] == QUEUE_LEASED &&
-           worker->fires[i].push.on_conflict == CONFLICT_REPLACE;
+    return round->outcomes[i] == QUEUE_LEASED &&
+           round->fires[i].push.on_conflict == CONFLICT_REPLACE;
 }
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct cadence_worker *worker = owner;
+    struct round *round = owner;
     (void)tag;
-    for (size_t i = 0; i < worker->fire_count; i++) {
+    for (size_t i = 0; i < round->fire_count; i++) {
         const struct queue_result *result = &reply->results[i];
-        bool is_whole = reply->status == QUEUE_OK && reply->result_count == worker->fire_count;
-        worker->outcomes[i] = is_whole ? outcome_of(&worker->fires[i], result)
-                                       : (reply->status ? reply->status : QUEUE_UNAVAILABLE);
-        bool is_over_dead = worker->outcomes[i] == QUEUE_EXISTED && result->state == JOB_DEAD;
-        if (is_over_dead || replaces_leased(worker, i))
-            worker->again[worker->again_count++] = i;
+        bool is_whole = reply->status == QUEUE_OK && reply->result_count == round->fire_count;
+        round->outcomes[i] = is_whole ? outcome_of(&round->fires[i], result)
+                                      : (reply->status ? reply->status : QUEUE_UNAVAILABLE);
+        bool is_over_dead = round->outcomes[i] == QUEUE_EXISTED && result->state == JOB_DEAD;
+        if (is_over_dead || replaces_leased(round, i))
+            round->again[round->again_count++] = i;
     }
-    if (worker->again_count)
-        round_request(worker);
+    if (round->again_count)
+        round_request(round);
     else
-        round_settle(worker);
+        round_settle(round);
 }
 
 static void on_pushed_once_more(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct cadence_worker *worker = owner;
+    struct round *round = owner;
     (void)tag;
-    bool is_whole = reply->status == QUEUE_OK && reply->result_count == worker->again_count;
-    for (size_t i = 0; i < worker->again_count; i++)
-        worker->outcomes[worker->again[i]] =
-            is_whole ? reply->results[i].status : QUEUE_UNAVAILABLE;
-    round_settle(worker);
+    bool is_whole = reply->status == QUEUE_OK && reply->result_count == round->again_count;
+    for (size_t i = 0; i < round->again_count; i++)
+        round->outcomes[round->again[i]] = is_whole ? reply->results[i].status : QUEUE_UNAVAILABLE;
+    round_settle(round);
 }
 
 /* A dead job is not an unfinished one: the fire replaces it. A leased job gets the fire as its successor. */
-static void round_push_once_more(struct cadence_worker *worker)
+static void round_push_once_more(struct round *round)
 {
-    for (size_t i = 0; i < worker->again_count; i++) {
-        size_t fire = worker->again[i];
-        worker->pushes[i] = worker->fires[fire].push;
-        worker->pushes[i].on_conflict =
-            replaces_leased(worker, fire) ? CONFLICT_AFTER : CONFLICT_REPLACE;
+    for (size_t i = 0; i < round->again_count; i++) {
+        size_t fire = round->again[i];
+        round->pushes[i] = round->fires[fire].push;
+        round->pushes[i].on_conflict =
+            replaces_leased(round, fire) ? CONFLICT_AFTER : CONFLICT_REPLACE;
     }
-    queue_push(worker->options.queue, worker->pushes, worker->again_count,
-               (struct queue_reply_to){.done = on_pushed_once_more, .owner = worker});
+    queue_push(round->worker->options.queue, round->pushes, round->again_count,
+               (struct queue_reply_to){.done = on_pushed_once_more, .owner = round});
 }
 
 /* Ignores the result: if a request fails, the fire is pushed nevertheless, and runs after the job. */
@@ -312,13 +356,13 @@ static void on_requested(void *owner, uint64_t tag, const struct queue_reply *re
 }
 
 /* Asks the holders of jobs that are replaced to end. This comes before the push, because a cancel removes a successor. */
-static void round_request(struct cadence_worker *worker)
+static void round_request(struct round *round)
 {
     static _Thread_local struct queue_change changes[QUEUE_BATCH_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < worker->again_count; i++)
-        if (replaces_leased(worker, worker->again[i])) {
-            const struct queue_push *push = &worker->fires[worker->again[i]].push;
+    for (size_t i = 0; i < round->again_count; i++)
+        if (replaces_leased(round, round->again[i])) {
+            const struct queue_push *push = &round->fires[round->again[i]].push;
             changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
                                                      .topic = push->topic,
                                                      .id = push->id,
@@ -326,39 +370,39 @@ static void round_request(struct cadence_worker *worker)
                                                      .request = true};
         }
     if (count)
-        queue_change(worker->options.queue, changes, count,
-                     (struct queue_reply_to){.done = on_requested, .owner = worker});
+        queue_change(round->worker->options.queue, changes, count,
+                     (struct queue_reply_to){.done = on_requested, .owner = round});
     else
-        round_push_once_more(worker);
+        round_push_once_more(round);
 }
 
-static void round_push(struct cadence_worker *worker)
+static void round_push(struct round *round)
 {
-    if (!worker->fire_count) {
-        round_settle(worker);
+    if (!round->fire_count) {
+        round_settle(round);
         return;
     }
-    for (size_t i = 0; i < worker->fire_count; i++)
-        worker->pushes[i] = worker->fires[i].push;
-    queue_push(worker->options.queue, worker->pushes, worker->fire_count,
-               (struct queue_reply_to){.done = on_pushed, .owner = worker});
+    for (size_t i = 0; i < round->fire_count; i++)
+        round->pushes[i] = round->fires[i].push;
+    queue_push(round->worker->options.queue, round->pushes, round->fire_count,
+               (struct queue_reply_to){.done = on_pushed, .owner = round});
 }
 
 /* ---- 1: schedules are taken ---- */
 
-static void entry_add_fires(struct cadence_worker *worker, struct entry *entry)
+static void entry_add_fires(struct round *round, struct entry *entry)
 {
-    entry->first_push = worker->fire_count;
+    entry->first_push = round->fire_count;
     entry->push_count = entry->decision.fire_count;
     for (size_t i = 0; i < entry->push_count; i++)
-        stored_fire_init(&worker->fires[worker->fire_count++], entry->stored, slice_of(entry->name),
+        stored_fire_init(&round->fires[round->fire_count++], entry->stored, slice_of(entry->name),
                          &entry->decision.fires[i]);
 }
 
-static void entry_begin(struct cadence_worker *worker, const struct queue_job *job)
+static void entry_begin(struct round *round, const struct queue_job *job)
 {
-    struct entry *entry = &worker->entries[worker->entry_count++];
-    size_t room = QUEUE_BATCH_MAX - worker->fire_count;
+    struct entry *entry = &round->entries[round->entry_count++];
+    size_t room = QUEUE_BATCH_MAX - round->fire_count;
     entry->is_good = entry->is_newer = false;
     entry->push_count = 0;
     (void)slice_copy(job->job.id, entry->name, sizeof entry->name);
@@ -367,45 +411,45 @@ static void entry_begin(struct cadence_worker *worker, const struct queue_job *j
     buffer_init(&entry->body, STORED_BYTES_MAX);
     entry->stored = stored_new();
     if (!entry->stored ||
-        !stored_read(entry->stored, job->job.id, job->job.body, worker->options.hooks)) {
+        !stored_read(entry->stored, job->job.id, job->job.body, round->worker->options.hooks)) {
         log_event(LOG_WARN, "schedule not readable by this server, it waits",
                   LOG_TEXT("schedule", entry->name));
         trouble_note_call(TROUBLE_SCHEDULES, 0);
         return;
     }
-    if (zones_are_older(worker->zones, &entry->stored->state)) {
+    if (zones_are_older(round->worker->zones, &entry->stored->state)) {
         log_event(LOG_WARN, "schedule of a newer tzdata, it waits for a server that has it",
                   LOG_TEXT("schedule", entry->name));
         trouble_note_call(TROUBLE_SCHEDULES, 0);
         entry->is_newer = true;
-        worker->take_ms = clock_inner_ms() + NEWER_MS;
+        round->worker->take_ms = clock_inner_ms() + NEWER_MS;
         return;
     }
-    if (entry_decide(worker, entry, room < DECIDE_FIRES_MAX ? room : DECIDE_FIRES_MAX)) {
+    if (entry_decide(round, entry, room < DECIDE_FIRES_MAX ? room : DECIDE_FIRES_MAX)) {
         entry->is_good = true;
-        entry_add_fires(worker, entry);
+        entry_add_fires(round, entry);
     }
 }
 
-/* Allocates the memory of rounds at the first one, because a server without schedules does not need it. */
-static bool worker_reserve(struct cadence_worker *worker)
+/* Allocates the memory of a round at its first use: a server without schedules needs none, and few schedules need one. */
+static bool round_reserve(struct round *round)
 {
-    if (!worker->entries)
-        worker->entries = calloc(ROUND_MAX, sizeof *worker->entries);
-    if (!worker->fires)
-        worker->fires = calloc(QUEUE_BATCH_MAX, sizeof *worker->fires);
-    if (!worker->outcomes)
-        worker->outcomes = calloc(QUEUE_BATCH_MAX, sizeof *worker->outcomes);
-    if (!worker->again)
-        worker->again = calloc(QUEUE_BATCH_MAX, sizeof *worker->again);
-    if (!worker->pushes)
-        worker->pushes = calloc(QUEUE_BATCH_MAX, sizeof *worker->pushes);
-    if (!worker->answers)
-        worker->answers = calloc(ROUND_MAX, sizeof *worker->answers);
-    if (!worker->agains)
-        worker->agains = calloc(ROUND_MAX, sizeof *worker->agains);
-    return worker->answers && worker->agains && worker->entries && worker->fires &&
-           worker->outcomes && worker->again && worker->pushes;
+    if (!round->entries)
+        round->entries = calloc(ROUND_MAX, sizeof *round->entries);
+    if (!round->fires)
+        round->fires = calloc(QUEUE_BATCH_MAX, sizeof *round->fires);
+    if (!round->outcomes)
+        round->outcomes = calloc(QUEUE_BATCH_MAX, sizeof *round->outcomes);
+    if (!round->again)
+        round->again = calloc(QUEUE_BATCH_MAX, sizeof *round->again);
+    if (!round->pushes)
+        round->pushes = calloc(QUEUE_BATCH_MAX, sizeof *round->pushes);
+    if (!round->answers)
+        round->answers = calloc(ROUND_MAX, sizeof *round->answers);
+    if (!round->agains)
+        round->agains = calloc(ROUND_MAX, sizeof *round->agains);
+    return round->answers && round->agains && round->entries && round->fires && round->outcomes &&
+           round->again && round->pushes;
 }
 
 /* Returns the time of the store at a take. The clock of this machine may differ: if it is behind, a schedule would be
@@ -424,26 +468,28 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
 {
     struct cadence_worker *worker = owner;
     (void)tag;
+    struct round *round = worker_idle_round(worker);
     worker->take = 0;
     if (reply->status != QUEUE_OK || refused)
         worker->take_ms = clock_inner_ms() + RETRY_MS;
-    if (reply->status != QUEUE_OK || !reply->job_count || !worker_reserve(worker)) {
+    if (reply->status != QUEUE_OK || !reply->job_count || !round_reserve(round)) {
         worker_take(worker); /* without memory, the leases end */
         return;
     }
-    worker->has_round = true;
-    worker->begun_ms = clock_inner_ms();
-    worker->now_ms = store_now_ms(worker, reply);
+    round->is_busy = true;
+    round->begun_ms = clock_inner_ms();
+    round->now_ms = store_now_ms(worker, reply);
     for (size_t i = 0; i < reply->job_count; i++)
-        entry_begin(worker, &reply->jobs[i]);
-    round_push(worker);
+        entry_begin(round, &reply->jobs[i]);
+    round_push(round);
+    worker_take(worker);
 }
 
 static void worker_take(struct cadence_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
     struct queue_info info = {0};
-    if (worker->is_stopping || !worker->is_started || worker->has_round || worker->take)
+    if (worker->is_stopping || !worker->is_started || worker->take || !worker_idle_round(worker))
         return;
     queue_info(worker->options.queue, &info);
     if (info.draining) /* another server may accept new jobs */
@@ -486,6 +532,8 @@ struct cadence_worker *cadence_worker_new(const struct cadence_worker_options *o
         return NULL;
     worker->options = *options;
     worker->round_max = ROUND_MIN;
+    for (size_t i = 0; i < ROUNDS_MAX; i++)
+        worker->rounds[i].worker = worker;
     list_init(&worker->stop_call.list);
     worker->stop_call.run = run_stopped;
     worker->zones = zones_new(options->zone_directory);
@@ -524,23 +572,12 @@ void cadence_worker_free(struct cadence_worker *worker)
     if (!worker)
         return;
     reactor_cancel_at_iteration_end(&worker->stop_call);
-    for (size_t i = 0; i < worker->entry_count; i++) {
-        stored_free(worker->entries[i].stored);
-        buffer_fini(&worker->entries[i].body);
-    }
-    for (size_t i = 0; i < worker->fire_count; i++)
-        stored_fire_fini(&worker->fires[i]);
+    for (size_t i = 0; i < ROUNDS_MAX; i++)
+        round_fini(&worker->rounds[i]);
     if (worker->alarm)
         deadline_free(worker->alarm);
     tzdata_free(worker->tzdata);
     zones_free(worker->zones);
-    free(worker->answers);
-    free(worker->agains);
-    free(worker->entries);
-    free(worker->fires);
-    free(worker->outcomes);
-    free(worker->again);
-    free(worker->pushes);
     free(worker);
 }
 
@@ -556,7 +593,7 @@ void cadence_worker_emit_metrics(struct cadence_worker *worker, struct metric_pa
         metric_sample(page, METRIC_LABELS(slice_of(skip_reason_name((enum skip_reason)i))),
                       atomic_load(&worker->skipped[i]));
     metric_write(page, &cadence_metrics[RETRIES], atomic_load(&worker->retries));
-    metric_write(page, &cadence_metrics[ROUNDS], atomic_load(&worker->rounds));
+    metric_write(page, &cadence_metrics[ROUNDS], atomic_load(&worker->rounds_done));
 }
 
 const struct metric cadence_metrics[] = {

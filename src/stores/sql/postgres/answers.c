@@ -991,9 +991,6 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         return read_taken_one(call, link, result);
     case POSTGRES_LOOK:
         return read_look(call, result);
-    case POSTGRES_PUSH_ONCE:
-        read_push(call, link, step->first, result, 0);
-        return true;
     case POSTGRES_FIND:
         read_find(call, step->first, result);
         return true;

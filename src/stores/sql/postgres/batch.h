@@ -61,7 +61,7 @@ struct postgres_item { /* An item of a call. */
 };
 VECTOR_DECLARE(postgres_items, struct postgres_item)
 
-enum { POSTGRES_BATCH_ARRAYS_MAX = 23 };
+enum { POSTGRES_BATCH_ARRAYS_MAX = 25 };
 
 struct postgres_batch { /* The parameters of one statement. */
     struct postgres_array arrays[POSTGRES_BATCH_ARRAYS_MAX];

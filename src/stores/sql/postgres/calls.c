@@ -15,7 +15,7 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLTT itlXxT");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLTT itlXxTTL");
     postgres_batch_init(&link->changes, "ittiliblbB");
     postgres_batch_init(&link->answers, "iiilllllbxxliXXL");
     postgres_batch_init(&link->acks, "riillllXX");
@@ -234,47 +234,6 @@ static size_t push_group(struct postgres_link *link, const struct queue_push *pu
     return add_push_group(link, push);
 }
 
-/* Sends a push with a `once` by itself, after what is before it. */
-static bool send_push_once(struct sql_call *call, struct postgres_link *link, size_t i)
-{
-    const struct queue_push *push = &call->command->pushes[i];
-    struct postgres_params params = {0};
-    postgres_params_bytes(&params, push->topic);
-    postgres_params_bytes(&params, push->id);
-    postgres_params_number(&params, push->when.due);
-    postgres_params_number(&params, push->when.ms);
-    postgres_params_number(&params, push->priority);
-    postgres_params_number(&params, push->on_conflict);
-    postgres_params_number(&params, push->policy.lease_ms);
-    postgres_params_number(&params, push->policy.ttl_ms);
-    postgres_params_number(&params, push->policy.backoff.kind);
-    postgres_params_number(&params, push->policy.backoff.first_ms);
-    postgres_params_number(&params, push->policy.backoff.max_ms);
-    postgres_params_number(&params, push->policy.max_attempts);
-    postgres_params_bytes(&params, push->content_type);
-    postgres_params_bytes(&params, push->meta);
-    postgres_params_bytes(&params, push->body);
-    postgres_params_number(&params, push->past.attempt);
-    postgres_params_flag(&params, push->past.dead);
-    postgres_params_bytes(&params, push->past.error);
-    postgres_params_number(&params, link->context->topics_max);
-    postgres_params_bytes(&params, push->once);
-    postgres_params_number(&params, push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS);
-    if (push->has_keep_finished)
-        postgres_params_number(&params, push->keep_finished_ms);
-    else
-        postgres_params_null(&params);
-    char steps[BACKOFF_STEPS_BYTES_MAX], wish[WISH_BYTES];
-    postgres_params_bytes(&params, policy_write_steps(&push->policy.backoff, steps));
-    postgres_params_bytes(&params, push->group);
-    postgres_params_bytes(&params, wish_write(push, &link->context->key, wish));
-    return send_batches(link) &&
-           send_step(
-               link,
-               (struct postgres_step){.call = call, .statement = POSTGRES_PUSH_ONCE, .first = i},
-               &params);
-}
-
 /* Sends the waiting job before its members. */
 static bool send_before_member(struct postgres_link *link, const struct queue_batch *batch)
 {
@@ -283,16 +242,29 @@ static bool send_before_member(struct postgres_link *link, const struct queue_ba
            send_batches(link);
 }
 
+/* Begins an item whose `once` no other item of the batch has. If the batches are sent for that, the id of the push is
+ * added again; it may have the same hash. */
+static bool begin_once(struct postgres_link *link, const struct queue_push *push)
+{
+    static const uint64_t ONCE_SEED = 0x9e3779b97f4a7c15; /* far from that of the ids */
+    uint64_t once = hash_pair(push->topic, push->once, ONCE_SEED).low;
+    if (postgres_batch_keys_add(&link->keys, once))
+        return true;
+    if (link->plan.is_whole || !send_batches(link) ||
+        !postgres_batch_keys_add(&link->keys, hash_pair(push->topic, push->id, 0).low))
+        return false;
+    (void)postgres_batch_keys_add(&link->keys, once);
+    return true;
+}
+
 static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_push *push = &call->command->pushes[i];
     struct postgres_batch *batch = &link->pushes;
-    if (push->once.len)
-        return send_push_once(call, link, i);
     if (push->batch && !send_before_member(link, push->batch))
         return false;
     if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !postgres_batch_add(batch, call, i))
+        (push->once.len && !begin_once(link, push)) || !postgres_batch_add(batch, call, i))
         return false;
     size_t group = push_group(link, push);
     batch->items.at[batch->items.count - 1].group = group;
@@ -303,6 +275,9 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     postgres_array_bytes(array++, push->meta);
     postgres_array_bytes(array++, push->body);
     postgres_array_bytes(array++, push->group);
+    postgres_array_bytes(array++, push->once);
+    int64_t once_for_ms = push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS;
+    postgres_array_number(array++, push->once.len ? once_for_ms : 0);
     /* the lease of its parent may be answered next */
     return !push->batch || !push->batch->parent.len || send_batches(link);
 }

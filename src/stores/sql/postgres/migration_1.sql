@@ -1451,10 +1451,35 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._agains(p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_kinds int[],
-  p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did;
+  p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
+DECLARE r tarry._did; done boolean[]; now bigint := tarry.now_ms(); seqs bigint[];
 BEGIN
+  PERFORM pg_current_xact_id(); -- as tarry._number
+  seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_topics)));
+  PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT u.topic, u.level FROM unnest(p_topics, p_levels) u(topic, level)
+    JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL ORDER BY 1, 2) w;
+  FOR r IN -- those that need nothing but the update
+    UPDATE tarry.job j SET due = a.new_due, seq = seqs[a.n], first_due = a.new_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0,
+        attempt = 0, state = 1, by_sql = false, expire = a.new_due + nullif(coalesce(j.ttl, a.topic_ttl), 0), error = NULL, history = NULL, consumer = NULL,
+        content_type = CASE WHEN p_given[a.n] >= 2 THEN p_types[a.n] ELSE j.content_type END,
+        body = CASE WHEN p_given[a.n] % 2 = 1 THEN p_bodies[a.n] ELSE j.body END, progress = NULL, tried = false
+      FROM (SELECT u.n, o.ctid AS place, o.attempt, t.name, t.ttl AS topic_ttl, tarry._due(now, u.kind, u.ms) AS new_due
+          FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_kinds, p_ms, p_priorities) WITH ORDINALITY
+              u(topic, level, due, seq, delivery, taken, kind, ms, priority, n)
+            JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.flow = 0 AND t.history = 0
+            JOIN tarry.job o ON o.topic = u.topic AND o.level = u.level AND o.due = u.due AND o.seq = u.seq AND o.delivery = u.delivery AND o.taken = u.taken
+          WHERE u.priority < 0 AND NOT tarry._is_far(now, u.kind, u.ms)) a
+      WHERE j.ctid = a.place AND j.state = 3 AND j.lease_until > now AND j.level = j.priority AND j.next IS NULL AND NOT j.cancel_requested AND j.own IS NULL
+        AND j.batch IS NULL AND j.grp IS NULL
+      RETURNING 'created', tarry._state(1, j.due, now), j.due, j.topic, j.expire, NULL, '{1,0,-1,0,0,1,1,0,0,0,0,0,0,0,0,0,0}'::bigint[], j.id, a.name,
+        NULL, NULL, a.attempt, NULL, a.n, NULL, NULL, NULL
+  LOOP
+    done[r.n] := true;
+    RETURN NEXT r;
+  END LOOP;
   FOR i IN 1 .. cardinality(p_topics) LOOP
+    CONTINUE WHEN done[i];
     r := tarry._again(p_topics[i], p_levels[i], p_dues[i], p_seqs[i], p_deliveries[i], p_takens[i], p_kinds[i], p_ms[i], p_priorities[i], p_given[i],
       p_types[i], p_bodies[i]);
     r.n := i;
@@ -1969,10 +1994,10 @@ END $$;
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_steps text[], p_batches text[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[],
-  p_names text[], p_topics_max int,
+  p_names text[], p_onces text[], p_once_fors bigint[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
-  remembers boolean[]; present boolean[]; done bigint := 0; numbers int[]; flows boolean[]; batches bigint[]; forms bytea[];
+  remembers boolean[]; present boolean[]; used boolean[]; e tarry._did; done bigint := 0; numbers int[]; flows boolean[]; batches bigint[]; forms bytea[];
 BEGIN
   IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
@@ -1992,6 +2017,16 @@ BEGIN
     PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS level
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
+  IF p_onces IS NOT NULL THEN -- as tarry._push_once; no two items have the same one
+    WITH w AS (
+      SELECT u.n, topics[u.g] AS topic, ' ' || u.once AS id, now + u.span + 1 AS until FROM unnest(p_groups, p_onces, p_once_fors, p_ms) WITH ORDINALITY
+        u(g, once, span, ms, n) WHERE u.once <> '' AND topics[u.g] IS NOT NULL AND NOT tarry._is_far(now, p_kinds[u.g], u.ms)
+    ), c AS (
+      INSERT INTO tarry.finished AS f (topic, id, until) SELECT w.topic, w.id, w.until FROM w ORDER BY 1, 2
+        ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now RETURNING f.topic, f.id
+    ) SELECT array_agg(w.n IS NOT NULL AND c.id IS NULL ORDER BY s.n) INTO used FROM generate_series(1, cardinality(p_ids)) s(n)
+        LEFT JOIN w ON w.n = s.n LEFT JOIN c ON c.topic = w.topic AND c.id = w.id;
+  END IF;
   IF p_names IS NOT NULL OR true = ANY (flows) THEN
     SELECT array_agg(CASE WHEN coalesce(p_names[u.n], '') <> '' OR flows[u.g] THEN w.number END ORDER BY u.n) INTO numbers
       FROM unnest(p_groups) WITH ORDINALITY u(g, n) LEFT JOIN (SELECT d.topic, d.name, tarry._group(d.topic, d.name) AS number FROM (
@@ -2014,6 +2049,9 @@ BEGIN
     IF p_looks OR again > 0 THEN
       present := ARRAY(SELECT (SELECT true FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id LIMIT 1) IS NOT NULL
         FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
+    END IF;
+    IF true = ANY (used) THEN
+      present := ARRAY(SELECT coalesce(present[s.n], false) OR used[s.n] FROM generate_series(1, cardinality(p_ids)) s(n) ORDER BY s.n);
     END IF;
     BEGIN
       done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
@@ -2040,10 +2078,16 @@ BEGIN
   FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) LEFT JOIN tarry.topic t ON t.topic = topics[u.g]
       WHERE NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id AND j.seq = seqs[u.n])
       ORDER BY p_topics[u.g], CASE WHEN t.max_jobs > 0 OR t.flow & 16 > 0 THEN '' ELSE u.id END, u.n LOOP -- of a limited topic the first ones have room
+    IF used[x.n] THEN
+      e.status := 'existed'; e.topic := topics[x.g]; e.counts := tarry._none(); e.n := x.n;
+      RETURN NEXT e;
+      CONTINUE;
+    END IF;
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
       p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g], coalesce(p_names[x.n], ''), coalesce(p_batches[x.g], ''));
+    IF p_onces[x.n] <> '' AND r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = topics[x.g] AND id = ' ' || p_onces[x.n]; END IF;
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;

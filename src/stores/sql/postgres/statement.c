@@ -18,15 +18,12 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_NOW] = CALL "_clock()",
     [POSTGRES_PUSHES] =
         CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)",
+             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)",
     [POSTGRES_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     [POSTGRES_ANSWERS] =
         CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, "
              "$17)",
     [POSTGRES_AGAINS] = CALL "_agains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-    [POSTGRES_PUSH_ONCE] =
-        CALL "_push_once($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, false, $20, $21, $22, $23, $24, $25)",
     [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     [POSTGRES_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [POSTGRES_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",

@@ -22,7 +22,6 @@ enum postgres_statement {
     POSTGRES_CHANGES,
     POSTGRES_ANSWERS,
     POSTGRES_AGAINS,
-    POSTGRES_PUSH_ONCE,
     POSTGRES_ACKS, /* answers that are only acks */
     POSTGRES_TAKE,
     POSTGRES_TAKE_BEST, /* by priority over all topics */
@@ -57,7 +56,7 @@ enum postgres_statement {
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 30 };
+enum { POSTGRES_PARAMS_MAX = 32 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {
