@@ -431,7 +431,7 @@ static void entry_begin(struct round *round, const struct queue_job *job)
     }
 }
 
-/* Allocates the memory of a round at its first use: a server without schedules needs none, and few schedules need one. */
+/* Allocates the memory of a round at its first use. A server with few schedules uses one round. */
 static bool round_reserve(struct round *round)
 {
     if (!round->entries)

@@ -124,7 +124,7 @@ def test_a_server_that_is_killed_neither_loses_nor_doubles_a_fire(store):
     client = server.client()
     eventually(lambda: at(show(client, "tick")["last"][0]["at"]) > began + datetime.timedelta(seconds=6), 30)
     client.good("POST", "/v1/schedules/tick/pause")
-    end = at(show(client, "tick")["last"][0]["at"])
+    end = max(at(one["at"]) for one in show(client, "tick")["last"] if one["result"] == "fired")  # the pause skips later ones
     count = int((end - began).total_seconds()) + 1
     expected = [f"tick@{(began + datetime.timedelta(seconds=i)).strftime('%Y-%m-%dT%H:%M:%SZ')}" for i in range(count)]
     eventually(lambda: len(jobs(client)) >= count, 20)
