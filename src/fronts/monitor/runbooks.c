@@ -23,6 +23,7 @@ static const struct runbook {
     RUNBOOK("full", full),
     RUNBOOK("redis-away", redis_away),
     RUNBOOK("database-away", database_away),
+    RUNBOOK("bloat", bloat),
     RUNBOOK("store", store),
     RUNBOOK("background", background),
     RUNBOOK("clock", clock),

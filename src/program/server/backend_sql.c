@@ -116,6 +116,8 @@ enum {
     CLOCK_CORRECTIONS,
     CLOCK_ADJUST,
     CLOCK_STEPS,
+    OLDEST_TRANSACTION,
+    DEAD_ROWS,
     UP
 };
 
@@ -194,6 +196,21 @@ static const struct metric sql_metrics[] = {
                      .meaning = "Delays and leases do not follow them. Again and again: runbook "
                                 "page *clock*.",
                      ON_SQL},
+    [OLDEST_TRANSACTION] =
+        {.name = "tarry_sql_oldest_transaction_seconds",
+         .type = PROMETHEUS_GAUGE,
+         .help = "Age of the oldest open transaction of the database, every 10 s.",
+         .meaning = "What it may still read cannot be cleaned away, so takes become slower. "
+                    "Requires a right: `pg_read_all_stats` or `PROCESS`. Runbook page *bloat*.",
+         ON_SQL},
+    [DEAD_ROWS] = {.name = "tarry_sql_dead_rows",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "Old versions of rows that the database has not cleaned away, every "
+                           "10 s.",
+                   .meaning = "PostgreSQL: dead rows in tarry's tables, by its statistics. MariaDB "
+                              "and MySQL: length of InnoDB's history list. Grows: runbook page "
+                              "*bloat*.",
+                   ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
             .help = "Whether the database can be reached.",
@@ -219,6 +236,10 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &sql_metrics[CLOCK_CORRECTIONS], figures.clock_corrections);
     metric_write_time(page, &sql_metrics[CLOCK_ADJUST], figures.clock_adjust_ms, 1000);
     metric_write(page, &sql_metrics[CLOCK_STEPS], steps.count);
+    if (figures.oldest_ms >= 0)
+        metric_write_time(page, &sql_metrics[OLDEST_TRANSACTION], figures.oldest_ms, 1000);
+    if (figures.dead_rows >= 0)
+        metric_write(page, &sql_metrics[DEAD_ROWS], (uint64_t)figures.dead_rows);
     metric_write(page, &sql_metrics[UP], figures.is_up);
 }
 

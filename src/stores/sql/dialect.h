@@ -21,6 +21,7 @@
 #include "sql/client.h"
 #include "sql/database_clock.h"
 #include "sql/effect.h"
+#include "sql/health.h"
 #include "sql/topic.h"
 
 enum {
@@ -35,8 +36,9 @@ struct sql_dialect;
 
 enum sql_fault_kind {
     SQL_FAULT_NONE = 0,
-    SQL_FAULT_PASSING, /* a deadlock, or a lock held by another transaction: a retry may succeed */
-    SQL_FAULT_GONE,    /* the connection is no longer usable, or leads to a read-only server */
+    SQL_FAULT_PASSING,  /* a deadlock, or a lock held by another transaction: a retry may succeed */
+    SQL_FAULT_OUTDATED, /* what the connection remembers has changed; it is read again by a retry */
+    SQL_FAULT_GONE,     /* the connection is no longer usable, or leads to a read-only server */
     SQL_FAULT_NO_SPACE,
     SQL_FAULT_NO_MEMORY,
     SQL_FAULT_OTHER
@@ -76,6 +78,7 @@ struct sql_context {
     bool is_awaited; /* a client of any server waits for the end of a job, as of now_ms */
     /* kept jobs that this server has dropped before their time */
     uint64_t dropped[QUEUE_DROPS];
+    struct sql_health health;
 };
 
 struct sql_plan {

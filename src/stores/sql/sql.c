@@ -47,7 +47,7 @@ struct session_options {
 struct session_figures {
     uint64_t transactions, calls, repeated, reconnects, settled, flushed, refused,
         clock_corrections;
-    int64_t clock_adjust_ms;
+    int64_t clock_adjust_ms, oldest_ms, dead_rows;
     int64_t waiting; /* calls without a reply */
     const struct buckets *commit_us;
     bool is_up, is_full;
@@ -167,6 +167,7 @@ static bool connection_set(struct session *session, const struct sql_greeting *g
     session->greeting = *greeting;
     session->context.key = greeting->key;
     session->context.server = greeting->server;
+    session->context.health = (struct sql_health){.oldest_ms = -1, .dead_rows = -1};
     session->context.now_ms = greeting->times.last_ms;
     session->context.adjust_ms = greeting->times.adjust_ms;
     (void)sql_clock_observe(&session->context.clock,
@@ -380,6 +381,8 @@ static void session_figures(const struct session *session, struct session_figure
                                     .refused = figures->refused,
                                     .clock_corrections = session->context.clock.corrections,
                                     .clock_adjust_ms = session->context.clock.peer.adjust_ms,
+                                    .oldest_ms = session->context.health.oldest_ms,
+                                    .dead_rows = session->context.health.dead_rows,
                                     .waiting = session->calls.commands,
                                     .commit_us = &figures->commit_us,
                                     .is_up = session->transaction.phase != SQL_PHASE_DOWN,
@@ -553,6 +556,8 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .refused = figures.refused,
                                 .clock_corrections = figures.clock_corrections,
                                 .clock_adjust_ms = figures.clock_adjust_ms,
+                                .oldest_ms = figures.oldest_ms,
+                                .dead_rows = figures.dead_rows,
                                 .waiting = figures.waiting,
                                 .commit_us = figures.commit_us,
                                 .is_up = figures.is_up};

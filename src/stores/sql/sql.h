@@ -47,8 +47,10 @@ struct sql_figures {
     uint64_t flushed; /* transactions that were made durable while others continued */
     uint64_t refused; /* calls that the database refused */
     uint64_t clock_corrections;
-    int64_t clock_adjust_ms;         /* the queue's time minus the database's clock */
-    int64_t waiting;                 /* calls without a reply */
+    int64_t clock_adjust_ms; /* the queue's time minus the database's clock */
+    int64_t oldest_ms;       /* age of the oldest open transaction of the database; -1: unknown */
+    int64_t dead_rows;       /* that the database has not cleaned away yet; -1: unknown */
+    int64_t waiting;         /* calls without a reply */
     const struct buckets *commit_us; /* of transactions that change something, until the reply */
     bool is_up;
 };

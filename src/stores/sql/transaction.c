@@ -291,6 +291,8 @@ static void rolled_back(struct sql_transaction *transaction)
     } else if (transaction->fault.kind == SQL_FAULT_GONE) {
         requeue(transaction, false);
         transaction->connection->is_lost = true;
+    } else if (transaction->fault.kind == SQL_FAULT_OUTDATED) {
+        requeue(transaction, false);
     } else if (call->list.next != &transaction->calls) {
         requeue(transaction, true);
     } else if (transaction->fault.kind == SQL_FAULT_PASSING &&

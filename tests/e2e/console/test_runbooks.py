@@ -3,6 +3,7 @@ docs/runbooks: the server shows every page, their links and names exist, and the
 a server that is late, stuck, full, … as the page has it: its blocks of `sh` are run as they stand.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from conftest import FLAGS
 from pages import blocks
 from postgres import PostgresServer
 from redis_servers import RedisServer
+from redis_serving import metric
 from server import BINARY, REPO, Server, eventually
 from test_status import House
 from ways_in import cli_commands
@@ -270,6 +272,18 @@ def database_away(place, mind):
         reader.end()
 
 
+def bloat(place, mind):
+    with PostgresServer() as database:
+        server = mind(Server(place / "server", ["--store", database.url, "--migrate"])).start()
+        reader = Reader("bloat", server)
+        with contextlib.closing(database.connect()) as holder, holder.cursor() as cursor:
+            cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+            eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds", 0) > 1, 30)
+            reader.type(0, r"^tarry_sql_oldest_transaction_seconds [1-9][^ ]*\ntarry_sql_dead_rows \d+\n$")
+        eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds") < 1, 30)
+        reader.end()
+
+
 def clock(place, mind):
     house = House(place)
     mind(house.server)
@@ -341,7 +355,7 @@ def down(place, mind):
     reader.end()
 
 
-CONDITIONS = [late, stuck, held, dead, full, redis_away, database_away, clock, certificate, store, down, background]
+CONDITIONS = [late, stuck, held, dead, full, redis_away, database_away, bloat, clock, certificate, store, down, background]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.__name__)

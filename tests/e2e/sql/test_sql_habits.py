@@ -30,6 +30,28 @@ def own():
 
 # ---- the upkeep ----
 
+def test_oldest_transaction_and_dead_rows_are_metrics(own, start_server):
+    server = start_server("--store", own.url)
+    client = server.client()
+    with contextlib.closing(own.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        for number in range(50):
+            client.push("bloated", str(number))
+        for job in client.take("bloated", max=50):
+            client.ack(job["lease"])
+        assert eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds", 0) > 2 and metric(server, "tarry_sql_dead_rows", 0) > 100, 60)
+    assert eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds") < 1, 60)
+
+
+def test_prepared_transaction_that_stays_open_is_in_the_metric(start_server):
+    with PostgresServer("max_prepared_transactions=2") as database:
+        server = start_server("--store", database.url, "--migrate")
+        with contextlib.closing(database.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("BEGIN; CREATE TABLE public.left_open (n int); PREPARE TRANSACTION 'left'")
+        assert eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds", 0) > 2, 60)
+        server.terminate()
+
+
 def test_publication_for_all_tables_rejects_no_statement(own, start_server):
     own.do("CREATE PUBLICATION everything FOR ALL TABLES")
     assert own.do("SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tarry' AND c.relkind IN ('r', 'p') AND c.relreplident = 'd' "

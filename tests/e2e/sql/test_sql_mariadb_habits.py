@@ -1,10 +1,12 @@
 """tarry serve on a MariaDB that is used as others use theirs: small packets, large backlogs, settings of a DBA."""
 
+import contextlib
 import threading
 import time
 
 import pytest
 from mariadb import MariadbServer
+from redis_serving import metric
 from server import eventually
 from sql_serving import tarry
 
@@ -17,6 +19,40 @@ def own(request):
     with MariadbServer(*getattr(request, "param", ())) as server:
         assert tarry("sql", "migrate", server.url).returncode == 0
         yield server
+
+
+# ---- what keeps the database from cleaning up ----
+
+@contextlib.contextmanager
+def _snapshot(database):
+    with contextlib.closing(database.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        cursor.execute("SELECT COUNT(*) FROM tarry.topic")
+        yield
+
+
+def test_oldest_transaction_and_history_length_are_metrics(own, start_server):
+    server = start_server("--store", own.url)
+    client = server.client()
+    before = None
+    with _snapshot(own):
+        for number in range(100):
+            client.push("bloated", str(number))
+            client.ack(client.take("bloated")[0]["lease"])
+        assert eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds", 0) > 2 and metric(server, "tarry_sql_dead_rows", 0) > 100, 60)
+        before = metric(server, "tarry_sql_dead_rows")
+    assert eventually(lambda: metric(server, "tarry_sql_oldest_transaction_seconds") < 2 and metric(server, "tarry_sql_dead_rows") < before, 60)
+
+
+def test_account_that_sees_no_other_transaction_has_the_history_length(own, start_server):
+    own.do("CREATE USER limited@localhost")
+    own.do("GRANT ALL ON tarry.* TO limited@localhost")
+    server = start_server("--store", own.url.replace("root@", "limited@"))
+    assert eventually(lambda: metric(server, "tarry_sql_dead_rows", -1) >= 0, 30)
+    client = server.client()
+    client.push("limited", "a")
+    client.ack(client.take("limited")[0]["lease"])
+    assert metric(server, "tarry_sql_oldest_transaction_seconds", -1) == -1
 
 
 # ---- packets ----

@@ -589,6 +589,7 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
         append_pause(link, call, topic);
     }
     if (command->verb != QUEUE_TOPIC_GET) {
+        topic->is_remembered = false;
         notify_topic(link, call);
         sql_effects_publish_topic(&link->context->effects, command, 0);
     }
@@ -886,6 +887,56 @@ static void append_call_end(struct mysql_link *link, struct sql_call *call)
             "state=1 ORDER BY expire LIMIT 1),EXISTS(SELECT 1 FROM tarry.job FORCE INDEX "
             "(job_expire) WHERE expire<=%lld AND state=1)",
             (long long)link->now_ms, (long long)link->now_ms);
+}
+
+static bool read_dead_rows(struct mysql_link *link, const struct mysql_step *step,
+                           MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)step;
+    if (row && row[0])
+        link->context->health.dead_rows = mysql_number(row[0]);
+    return true;
+}
+
+static bool read_oldest(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)step;
+    link->sees_transactions = true;
+    if (row)
+        link->context->health.oldest_ms = mysql_number(row[0]) * 1000;
+    return true;
+}
+
+static void append_optional(struct mysql_link *link, mysql_reader *read, const char *text)
+{
+    buffer_append_text(
+        mysql_statement_of(link, (struct mysql_step){.read = read, .is_optional = true}), text);
+}
+
+void mysql_append_health(struct mysql_link *link)
+{
+    bool is_due = false;
+    EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_UPKEEP)
+        is_due = sql_health_is_due(&link->context->health);
+    if (!is_due)
+        return;
+    append_optional(link, read_dead_rows,
+                    link->is_mariadb
+                        ? "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
+                          "VARIABLE_NAME='INNODB_HISTORY_LIST_LENGTH'"
+                        : "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE "
+                          "NAME='trx_rseg_history_len'");
+    append_optional(link, NULL, "COMMIT");
+    if (link->has_asked_transactions && !link->sees_transactions)
+        return;
+    link->has_asked_transactions = true;
+    append_optional(link, read_oldest,
+                    "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND,trx_started,NOW())),0) FROM "
+                    "information_schema.INNODB_TRX WHERE trx_mysql_thread_id<>CONNECTION_ID()");
+    append_optional(link, NULL, "COMMIT");
 }
 
 void mysql_append_calls(struct mysql_link *link)

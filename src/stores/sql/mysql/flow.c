@@ -459,7 +459,7 @@ void mysql_append_flow_rows(struct mysql_link *link)
             buffer_append_format(mysql_statement(link, NULL),
                                  "UPDATE tarry.topic SET flow=flow|4 WHERE topic=%u AND flow&4=0",
                                  topic->number);
-            topic->sets_hold = false;
+            topic->sets_hold = topic->is_remembered = false;
         }
         if (topic->number && has_groups(topic)) {
             append_old_entries(link, topic);

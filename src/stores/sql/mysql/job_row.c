@@ -37,13 +37,19 @@ enum {
     JOB_COLUMN_WAITING
 };
 
+#define PLAIN_COLUMNS                                                                              \
+    "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"  \
+    "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"    \
+    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,j.keep,"       \
+    "j.progress,j.backoff_steps,"
+#define GROUP_COLUMN                                                                               \
+    "IF(j.grp IS NULL,NULL,(SELECT k.name FROM tarry.grp k WHERE k.topic=j.topic AND "             \
+    "k.grp=j.grp))"
+
 const char mysql_job_columns[] =
-    "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
-    "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
-    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,j.keep,"
-    "j.progress,j.backoff_steps,IF(j.grp IS NULL,NULL,(SELECT k.name FROM tarry.grp k WHERE "
-    "k.topic=j.topic AND k.grp=j.grp)),j.batches,IF(j.own IS "
-    "NULL,NULL,tarry.server_waiting(j.own))";
+    PLAIN_COLUMNS GROUP_COLUMN ",j.batches,IF(j.own IS NULL,NULL,tarry.server_waiting(j.own))";
+const char mysql_taken_columns[] = PLAIN_COLUMNS "NULL,j.batches,NULL";
+const char mysql_taken_group_columns[] = PLAIN_COLUMNS GROUP_COLUMN ",j.batches,NULL";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {

@@ -10,6 +10,9 @@
 
 /* Columns for mysql_job_read, from tarry.job j. */
 extern const char mysql_job_columns[];
+/* The same for takes, which read the own batch afterwards: a statement with a stored function, or with another table,
+ * costs more for each job. Without and with the name of the group. */
+extern const char mysql_taken_columns[], mysql_taken_group_columns[];
 void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms);
 uint64_t mysql_body_bytes(MYSQL_ROW row);
 /* Returns the own batch of the job as text (tarry.server_waiting); or NULL. */

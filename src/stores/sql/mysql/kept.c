@@ -200,10 +200,12 @@ void mysql_append_kept(struct mysql_link *link)
 {
     struct buffer *out;
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
-        const struct mysql_topic *topic = link->topics.wanted.at[i];
-        if (topic->sets_kept)
-            buffer_append_format(mysql_statement(link, NULL),
-                                 "UPDATE tarry.topic SET has_kept=1 WHERE topic=%u", topic->number);
+        struct mysql_topic *topic = link->topics.wanted.at[i];
+        if (!topic->sets_kept)
+            continue;
+        buffer_append_format(mysql_statement(link, NULL),
+                             "UPDATE tarry.topic SET has_kept=1 WHERE topic=%u", topic->number);
+        topic->is_remembered = false;
     }
     append_stored(link);
     for (size_t i = 0; i < link->rows.list.count; i++) {

@@ -29,7 +29,8 @@ struct mysql_link {
     bool is_manual;    /* autocommit is off: the first statement begins a transaction */
     bool knows_adjust; /* of the clock, from an earlier transaction: */
     int64_t adjust_ms;
-    int64_t beat_us; /* boot clock: commit of the last heartbeat */
+    bool has_asked_transactions, sees_transactions; /* of other sessions, with the health */
+    int64_t beat_us;                                /* boot clock: commit of the last heartbeat */
     struct mysql_wire wire;
     struct mysql_transaction transaction;
     struct mysql_topics topics;

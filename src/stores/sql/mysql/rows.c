@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS_MAX = 500 }; /* per statement */
+enum {
+    KEYS_MAX = 500,   /* per statement */
+    MISSES_AFTER = 16 /* acks that do not try to be early after one that failed */
+};
 
 enum {
     ROW_TOPIC,
@@ -582,6 +585,50 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
     return true;
 }
 
+static bool read_early(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    bool is_good = read_acks(link, step, result);
+    for (size_t i = 0; i < link->rows.list.count; i++)
+        link->rows.list.at[i]->is_deleted = true;
+    link->rows.early = link->rows.list.count ? MYSQL_EARLY_DONE : MYSQL_EARLY_MISSED;
+    if (!link->rows.list.count)
+        link->rows.early_misses = MISSES_AFTER;
+    return is_good;
+}
+
+/* Returns whether the only call of the transaction is the ack of one job without special rules. MySQL cannot return
+ * what it deletes. */
+static bool may_be_early(struct mysql_link *link, const struct named_leases *leases)
+{
+    const struct mysql_topic *topic = link->topics.wanted.count ? link->topics.wanted.at[0] : NULL;
+    const struct sql_call *call = sql_call_first(link->transaction.plan.calls);
+    bool is_single = leases->count == 1 && leases->at[0].is_ack && topic && !topic->flow &&
+                     call->list.next == link->transaction.plan.calls &&
+                     call->kind == SQL_CALL_COMMAND && call->command->count == 1;
+    if (!is_single || link->transaction.part != MYSQL_PART_BEGIN || !link->topics.are_in_ticket ||
+        !mysql_has_runs(link))
+        return false;
+    if (link->rows.early_misses)
+        link->rows.early_misses--;
+    return !link->rows.early_misses;
+}
+
+/* Deletes the job of a lease and reads what it was. Finds nothing if the lease has ended, and if more than the ack
+ * depends on the job: a successor or batches. They are then looked at first. */
+static void append_early(struct mysql_link *link, const struct named_lease *lease)
+{
+    struct buffer *out = mysql_statement(link, read_early);
+    link->rows.early = MYSQL_EARLY_SENT;
+    buffer_append_text(out, mysql_no_wait);
+    buffer_append_text(out, "DELETE FROM tarry.job WHERE ");
+    mysql_append_single_place(out, &lease->place);
+    buffer_append_format(out, " AND state=3 AND taken=%lld AND delivery=%llu AND lease_until>",
+                         (long long)lease->taken_ms, (unsigned long long)lease->delivery);
+    mysql_append_now(link, out);
+    buffer_append_format(
+        out, " AND next_due IS NULL AND batch IS NULL AND own IS NULL RETURNING %s", ack_columns);
+}
+
 static struct buffer *append_lease_rows(struct mysql_link *link, bool is_ack)
 {
     struct buffer *out = mysql_statement(link, is_ack ? read_acks : mysql_read_rows);
@@ -626,6 +673,10 @@ static struct mysql_run run_of_acks(const struct named_leases *leases, size_t fr
 static void append_leases(struct mysql_link *link, const struct named_leases *leases)
 {
     size_t written = 0, i = 0;
+    if (may_be_early(link, leases)) {
+        append_early(link, &leases->at[0]);
+        return;
+    }
     while (mysql_has_runs(link) && i < leases->count) {
         struct mysql_run run = run_of_acks(leases, i);
         if (run.count >= MYSQL_RUN_MIN) {
@@ -699,7 +750,7 @@ static int row_compare(const void *a, const void *b)
 
 static bool is_to_go(const struct mysql_row *row)
 {
-    return row->stored && (!row->exists || row->fresh);
+    return row->stored && !row->is_deleted && (!row->exists || row->fresh);
 }
 
 /* Adds a row whose lease is still the one stored in the database. */
@@ -734,9 +785,10 @@ static void append_delete_of_run(struct mysql_link *link, struct mysql_row *cons
 static void append_delete(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
 {
     struct buffer *out = mysql_statement_changing(link, count);
-    buffer_append_text(out, link->is_mariadb
-                                ? "DELETE FROM tarry.server_job WHERE "
-                                : "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
+    buffer_append_text(out, !link->is_mariadb
+                                ? "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
+                            : count == 1 ? "DELETE FROM tarry.job WHERE "
+                                         : "DELETE FROM tarry.server_job WHERE ");
     if (count == 1) {
         mysql_append_single_place(out, &rows[0]->stored_at);
         return;
@@ -782,6 +834,20 @@ static void append_deletes(struct mysql_link *link)
     mysql_row_list_fini(&rows);
 }
 
+static bool is_old_key(const struct mysql_row *row)
+{
+    return row->stored && !row->exists;
+}
+
+/* Appends the deletion of the only id whose job no longer exists. */
+static void append_old_key(struct mysql_link *link, const struct mysql_row *row)
+{
+    struct buffer *out = mysql_statement(link, NULL);
+    buffer_append_format(out,
+                         "DELETE FROM tarry.job_key WHERE topic=%u AND id=", topic_number_of(row));
+    mysql_quote(out, mysql_row_id(row));
+}
+
 /* Appends the deletion of the ids of jobs that no longer exist, by the index: a scan of the table
  * would meet rows that others hold. */
 static void append_old_keys(struct mysql_link *link)
@@ -791,7 +857,7 @@ static void append_old_keys(struct mysql_link *link)
     size_t count = 0;
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
-        if (!row->stored || row->exists)
+        if (!is_old_key(row))
             continue;
         if (!out || count == KEYS_MAX || topic_number_of(row) != topic) {
             if (out)
@@ -1120,16 +1186,26 @@ static void append_levels(struct mysql_link *link)
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
         (void)mysql_topic_add_level(row->topic,
                                     row->priority); /* on failure, it is inserted again */
+        row->topic->is_remembered = false;
     }
 }
 
 void mysql_append_rows(struct mysql_link *link)
 {
+    const struct mysql_row *old = NULL;
+    size_t old_count = 0;
     if (link->rows.list.count)
         qsort(link->rows.list.at, link->rows.list.count, sizeof(struct mysql_row *), row_compare);
     append_levels(link);
     append_deletes(link);
-    append_old_keys(link);
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        old_count += is_old_key(link->rows.list.at[i]);
+        old = is_old_key(link->rows.list.at[i]) ? link->rows.list.at[i] : old;
+    }
+    if (old_count == 1)
+        append_old_key(link, old);
+    else
+        append_old_keys(link);
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
         if (row->exists && row->stored && !row->fresh && row->changed)

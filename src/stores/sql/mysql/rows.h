@@ -62,6 +62,7 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     size_t id_bytes;
     struct mysql_place stored_at; /* location of the row; valid if `stored` */
     bool stored;
+    bool is_deleted;          /* by an early ack */
     bool is_whole;            /* all columns were read */
     bool exists;              /* current state */
     bool fresh;               /* to be inserted */
@@ -121,12 +122,17 @@ TABLE_DECLARE(mysql_ids, struct mysql_row, by_id)
 TABLE_DECLARE(mysql_places, struct mysql_row, by_place)
 VECTOR_DECLARE(mysql_row_list, struct mysql_row *)
 
+/* An ack that the first pipeline carries out, without a look at the job before. */
+enum mysql_early { MYSQL_EARLY_SENT = 1, MYSQL_EARLY_DONE, MYSQL_EARLY_MISSED };
+
 struct mysql_rows {
     struct mysql_ids ids;
     struct mysql_places places;
     struct mysql_row_list list;
     uint64_t number; /* the first of MYSQL_NUMBERS for pushes */
     uint32_t numbers_used;
+    enum mysql_early early; /* 0: no such ack in this transaction */
+    unsigned early_misses;  /* acks that look first, since an early one met another kind of job */
 };
 
 /* Appends queries that lock the rows that calls name. */

@@ -13,7 +13,8 @@ enum {
     TAKE_BYTES_MAX = 16 << 20,     /* total size of the bodies in a take */
     LEASED_MAX = 100,    /* per statement, which searches a list for the number of each row */
     LOOK_BACK_MS = 2000, /* a transaction that lasts this long may commit jobs behind a bound */
-    EMPTY_TAKES_MAX = 3  /* per call, if a job is due */
+    EMPTY_TAKES_MAX = 3, /* per call, if a job is due */
+    MISSES_AFTER = 16    /* takes that do not try numbers that are left */
 };
 
 static int64_t bound_of(const struct mysql_link *link, const struct mysql_topic *topic)
@@ -32,7 +33,7 @@ static bool is_take(const struct sql_call *call)
 
 static bool read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    enum { BY_SQL, BODY, GROUP, COLUMNS };
+    enum { BY_SQL, BODY, GROUP, OWN, COLUMNS };
     struct mysql_topic *topic = step->topic;
     struct mysql_result *kept = mysql_result_keep(link);
     MYSQL_ROW row;
@@ -50,7 +51,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
         taken.body_bytes = mysql_body_bytes(row + COLUMNS);
         taken.group = mysql_number(row[GROUP]);
-        taken.waiting = mysql_waiting_text(row + COLUMNS);
+        taken.own = mysql_number(row[OWN]);
         if (topic->flow & MYSQL_FLOW_GROUPS && !step->call)
             taken.position = mysql_flow_position(link, topic, taken.job.job.sequence);
         if (mysql_number(row[BY_SQL]) != 0)
@@ -69,6 +70,44 @@ static bool read_delivery(struct mysql_link *link, const struct mysql_step *step
     return true;
 }
 
+static void append_delivery(struct mysql_link *link)
+{
+    buffer_append_text(mysql_statement(link, read_delivery),
+                       "INSERT INTO tarry.number () VALUES ()");
+}
+
+void mysql_append_delivery(struct mysql_link *link)
+{
+    link->takes.misses = MISSES_AFTER;
+    append_delivery(link);
+}
+
+bool mysql_takes_need_number(const struct mysql_link *link)
+{
+    const struct mysql_takes *takes = &link->takes;
+    if (takes->delivery)
+        return false;
+    for (size_t i = 0; i < takes->list.count; i++) {
+        const struct job *job = &takes->list.at[i].job.job;
+        if (job->delivery >= takes->left || job->sequence >= takes->left)
+            return true;
+    }
+    return takes->list.count > takes->left_end - takes->left;
+}
+
+void mysql_takes_keep_numbers(struct mysql_link *link)
+{
+    struct mysql_takes *takes = &link->takes;
+    const struct mysql_rows *rows = &link->rows;
+    if (takes->delivery) {
+        takes->left = takes->delivery + takes->given;
+        takes->left_end = takes->delivery + MYSQL_NUMBERS;
+    } else if (rows->number > takes->left) {
+        takes->left = rows->number + rows->numbers_used;
+        takes->left_end = rows->number + MYSQL_NUMBERS;
+    }
+}
+
 static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *topic,
                                    struct sql_call *call, const char *index)
 {
@@ -76,8 +115,11 @@ static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *
         link, (struct mysql_step){.read = read_take, .topic = topic, .call = call});
     buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
     buffer_append_format(
-        out, "%d,j.body,NULL),j.grp,%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
-        BODY_BYTES_INLINE, mysql_job_columns, index, topic->number);
+        out,
+        "%d,j.body,NULL),j.grp,j.own,%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
+        BODY_BYTES_INLINE,
+        topic->flow & MYSQL_FLOW_GROUPS ? mysql_taken_group_columns : mysql_taken_columns, index,
+        topic->number);
     return out;
 }
 
@@ -151,14 +193,16 @@ static void append_chosen(struct mysql_link *link, struct mysql_topic *topic)
 
 void mysql_append_takes(struct mysql_link *link)
 {
-    size_t before = link->wire.steps.count;
+    size_t before = link->wire.steps.count, most = 0;
     link->takes.list.count = 0;
+    link->takes.delivery = 0;
     if (!mysql_flow_takes(link))
         mysql_topics_count_takes(link);
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->take_max && topic->number && topic->level_count &&
             !(topic->is_read && mysql_topic_is_paused(link, topic))) {
+            most += topic->take_max;
             if (topic->flow & MYSQL_FLOW_GROUPS)
                 append_chosen(link, topic);
             else
@@ -167,13 +211,17 @@ void mysql_append_takes(struct mysql_link *link)
     }
     EACH_CALL(link, call)
     {
-        if (is_take(call) && call->command->take.id.len)
+        if (is_take(call) && call->command->take.id.len) {
+            most++;
             append_named(link, call);
+        }
     }
     /* After the rows are locked, so that the delivery numbers of a job increase. */
-    if (link->wire.steps.count > before)
-        buffer_append_text(mysql_statement(link, read_delivery),
-                           "INSERT INTO tarry.number () VALUES ()");
+    if (link->wire.steps.count > before &&
+        (link->takes.misses || most > link->takes.left_end - link->takes.left)) {
+        link->takes.misses -= link->takes.misses > 0;
+        append_delivery(link);
+    }
 }
 
 /* ---- distribution ---- */
@@ -401,7 +449,8 @@ static int position_compare(const void *a, const void *b)
 
 bool mysql_share_takes(struct mysql_link *link)
 {
-    uint64_t delivery = link->takes.delivery;
+    bool are_left = !link->takes.delivery;
+    uint64_t delivery = are_left ? link->takes.left : link->takes.delivery;
     link->takes.given = 0;
     /* Includes rows that are dropped below, so that no run spans them. */
     for (size_t i = 0; i < link->takes.list.count; i++)
@@ -430,6 +479,8 @@ bool mysql_share_takes(struct mysql_link *link)
     for (size_t i = 0; i < link->takes.list.count; i++)
         if (link->takes.list.at[i].call)
             lease_one(link, &link->takes.list.at[i], delivery++);
+    if (are_left) /* those of a transaction that fails are not used again */
+        link->takes.left = delivery;
     return true;
 }
 
@@ -465,8 +516,29 @@ static bool read_body(struct mysql_link *link, const struct mysql_step *step, MY
     return true;
 }
 
+/* The result is kept until the replies have been filled in. */
+static bool read_waiting(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct mysql_result *kept = mysql_result_keep(link);
+    MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
+    if (row)
+        link->takes.list.at[step->number].waiting = row[0];
+    return row != NULL;
+}
+
+static void append_waiting(struct mysql_link *link, size_t number)
+{
+    struct buffer *out =
+        mysql_statement_of(link, (struct mysql_step){.read = read_waiting, .number = number});
+    buffer_append_format(out, "SELECT tarry.server_waiting(%lld)",
+                         (long long)link->takes.list.at[number].own);
+}
+
 void mysql_append_bodies(struct mysql_link *link)
 {
+    for (size_t i = 0; i < link->takes.list.count; i++)
+        if (link->takes.list.at[i].call && link->takes.list.at[i].own)
+            append_waiting(link, i);
     for (size_t i = 0; i < link->takes.list.count; i++) {
         const struct mysql_taken *taken = &link->takes.list.at[i];
         if (!taken->call || taken->has_body)

@@ -26,7 +26,8 @@ struct mysql_taken { /* A job that a take found. */
     struct mysql_result *result, *body; /* body: only if it was read separately */
     uint64_t body_bytes;
     bool has_body;
-    const char *waiting; /* its own batch, or NULL */
+    int64_t own;         /* the number of its own batch; 0: it has none */
+    const char *waiting; /* that batch as text, or NULL */
     int64_t group;       /* its number; 0: it has no group */
     size_t position;     /* place in the order of a topic with groups; 0: by due time */
 };
@@ -34,12 +35,22 @@ VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
 
 struct mysql_takes {
     struct mysql_taken_list list;
-    uint64_t delivery; /* the first of MYSQL_NUMBERS for deliveries */
+    uint64_t delivery; /* the first of MYSQL_NUMBERS for deliveries; 0: of `left` */
     uint32_t given;
+    /* Numbers that earlier transactions of this connection have reserved and not used. */
+    uint64_t left, left_end;
+    unsigned misses; /* takes that reserve numbers immediately, since those left were too low */
 };
 
 /* Appends queries that find and lock jobs. */
 void mysql_append_takes(struct mysql_link *link);
+/* Returns whether the numbers that are left are too few, or too low for a job that was found: the numbers of a job and of
+ * its deliveries rise. */
+bool mysql_takes_need_number(const struct mysql_link *link);
+/* Reserves numbers for deliveries. */
+void mysql_append_delivery(struct mysql_link *link);
+/* Keeps the numbers that the committed transaction has not used. */
+void mysql_takes_keep_numbers(struct mysql_link *link);
 /* Distributes the jobs among the takes. Returns false if out of memory. */
 bool mysql_share_takes(struct mysql_link *link);
 /* Appends queries for large bodies. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPICS_KEPT = 5000 };
+enum { TOPICS_KEPT = 5000, TICKET_TOPICS_MAX = 4 };
 
 enum {
     COLUMN_NUMBER,
@@ -365,6 +365,43 @@ static void append_versions(struct mysql_link *link)
     buffer_append_byte(out, ')');
 }
 
+/* Returns whether the transaction searches levels. New jobs and answers need no list of them. */
+static bool levels_are_read(const struct mysql_link *link)
+{
+    EACH_CALL(link, call)
+    if (call->kind != SQL_CALL_COMMAND || !sql_call_writes_items(call))
+        return true;
+    return false;
+}
+
+void mysql_append_ticket_topics(struct mysql_link *link, struct buffer *out)
+{
+    const struct mysql_topic_list *wanted = &link->topics.wanted;
+    bool has_levels = levels_are_read(link);
+    link->topics.are_in_ticket =
+        wanted->count && wanted->count <= TICKET_TOPICS_MAX && topics_are_remembered(link);
+    for (size_t i = 0; link->topics.are_in_ticket && i < wanted->count; i++) {
+        const struct mysql_topic *topic = wanted->at[i];
+        buffer_append_format(out, " AND (SELECT version FROM tarry.topic WHERE topic=%u)=%llu",
+                             topic->number, (unsigned long long)topic->version);
+        if (has_levels)
+            buffer_append_format(out, " AND (SELECT COUNT(*) FROM tarry.level WHERE topic=%u)=%llu",
+                                 topic->number, (unsigned long long)topic->stored_levels);
+    }
+}
+
+void mysql_note_ticket_topics(struct mysql_link *link)
+{
+    for (size_t i = 0; link->topics.are_in_ticket && i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->is_read = true;
+}
+
+void mysql_forget_ticket_topics(struct mysql_link *link)
+{
+    for (size_t i = 0; link->topics.are_in_ticket && i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->is_remembered = false;
+}
+
 void mysql_append_topics(struct mysql_link *link)
 {
     struct buffer *out;
@@ -392,6 +429,7 @@ void mysql_topics_begin(struct mysql_link *link)
     for (size_t i = 0; i < link->topics.wanted.count; i++)
         link->topics.wanted.at[i]->is_wanted = false;
     link->topics.wanted.count = 0;
+    link->topics.are_in_ticket = false;
     if (link->topics.names.table.count > TOPICS_KEPT)
         mysql_topics_free(link);
 }

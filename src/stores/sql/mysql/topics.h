@@ -50,8 +50,9 @@ struct mysql_topics {
     struct mysql_names names;
     struct mysql_numbers numbers;
     struct mysql_topic_list wanted; /* by the transaction */
-    bool have_moved; /* the number or the levels of a topic differ from the remembered ones */
-    int64_t count;   /* of all topics of the queue, if there is a maximum */
+    bool have_moved;    /* the number or the levels of a topic differ from the remembered ones */
+    bool are_in_ticket; /* the ticket checks that they are as remembered */
+    int64_t count;      /* of all topics of the queue, if there is a maximum */
 };
 
 /* Adds the topics that the calls of the transaction name. Returns false if out of memory. */
@@ -67,6 +68,12 @@ struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t nu
 bool mysql_topics_are_read(const struct mysql_link *link);
 bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
 void mysql_append_topics(struct mysql_link *link);
+/* Appends conditions that hold if the topics of the transaction are as remembered. They then need no
+ * statement of their own. Appends nothing for many topics and for those that are not remembered. */
+void mysql_append_ticket_topics(struct mysql_link *link, struct buffer *out);
+/* Records that these conditions held, or that one of them may not have held. */
+void mysql_note_ticket_topics(struct mysql_link *link);
+void mysql_forget_ticket_topics(struct mysql_link *link);
 bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level); /* false if out of memory */
 bool mysql_topic_has_level(const struct mysql_topic *topic, int32_t level);
 /* Clears the wanted topics for a new transaction. */

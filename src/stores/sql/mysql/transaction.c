@@ -32,19 +32,23 @@ static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYS
     return true;
 }
 
-/* Reads the time that the ticket was set at. If the row is another one, the transaction is repeated
- * with the adjustment read first. That shows which of the two has changed. */
+/* Reads the time that the ticket was set at. If no row has changed, the transaction is repeated with
+ * the adjustment and the topics read first. That shows what has changed. */
 static bool read_quick_ticket(struct mysql_link *link, const struct mysql_step *step,
                               MYSQL_RES *result)
 {
     (void)step;
     (void)result;
     link->knows_adjust = libmariadb.mysql_affected_rows(link->mysql) == 1;
-    if (link->knows_adjust)
+    if (link->knows_adjust) {
         note_time(link, (int64_t)libmariadb.mysql_insert_id(link->mysql));
-    else
-        mysql_note_fault(link, SQL_FAULT_PASSING, "TY003",
-                         "the ticket of this server or the adjustment of the clock has changed");
+        mysql_note_ticket_topics(link);
+    } else {
+        mysql_forget_ticket_topics(link);
+        mysql_note_fault(link, SQL_FAULT_OUTDATED, "TY003",
+                         "the ticket of this server, the adjustment of the clock or a topic has "
+                         "changed");
+    }
     return true;
 }
 
@@ -62,13 +66,15 @@ static bool read_ticket(struct mysql_link *link, const struct mysql_step *step, 
 static void append_quick_ticket(struct mysql_link *link)
 {
     long long ticket = (long long)link->transaction.plan.ticket;
+    struct buffer *out = mysql_statement(link, read_quick_ticket);
     buffer_append_format(
-        mysql_statement(link, read_quick_ticket),
+        out,
         "UPDATE tarry.ticket SET number=%lld,at=LAST_INSERT_ID(UNIX_TIMESTAMP()*1000+"
         "TIMESTAMPDIFF(MICROSECOND,NOW(),SYSDATE(3)) DIV 1000+%lld) WHERE server=%lld AND "
         "number=%lld AND (SELECT adjust_ms FROM tarry.store WHERE one=1)=%lld",
         ticket, (long long)link->adjust_ms, (long long)link->context->server, ticket - 1,
         (long long)link->adjust_ms);
+    mysql_append_ticket_topics(link, out);
 }
 
 /* Reads the time, and sets the ticket unless the transaction changes nothing. */
@@ -130,6 +136,8 @@ static void correct_begin(struct mysql_link *link)
         link->transaction.stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE) |
                                       stage_bit(MYSQL_STAGE_GROUPS));
     }
+    if (link->rows.early == MYSQL_EARLY_MISSED)
+        link->transaction.stages &= ~stage_bit(MYSQL_STAGE_LOCK);
     if (link->transaction.has_pushes)
         mysql_mark_new_topics(link);
 }
@@ -166,7 +174,8 @@ static bool has_notifications(const struct mysql_link *link)
 
 static bool has_unread_topics(const struct mysql_link *link)
 {
-    return !mysql_topics_are_read(link);
+    bool is_checked = link->topics.are_in_ticket && link->transaction.part == MYSQL_PART_BEGIN;
+    return !is_checked && !mysql_topics_are_read(link);
 }
 
 static bool has_uncounted_topics(const struct mysql_link *link)
@@ -230,6 +239,11 @@ static bool writes_now(const struct mysql_link *link)
 {
     return link->transaction.part == MYSQL_PART_COMMIT ||
            (link->transaction.has_takes && !is_done(link, MYSQL_STAGE_TAKE));
+}
+
+static bool needs_delivery(const struct mysql_link *link)
+{
+    return link->transaction.has_takes && mysql_takes_need_number(link);
 }
 
 static bool has_others(const struct mysql_link *link)
@@ -308,6 +322,8 @@ static const struct stage {
     [MYSQL_STAGE_FLOW_FIND] = {CALLS, CALLS, .applies = chooses, .append = mysql_append_flow_find},
     [MYSQL_STAGE_FLOW_CHOSEN] = {CALLS, CALLS, .applies = mysql_flow_takes, .read = wait_here},
     [MYSQL_STAGE_TAKE] = {BEGIN | CALLS, 0, .applies = takes_now, .append = mysql_append_takes},
+    [MYSQL_STAGE_DELIVERY] = {CALLS, CALLS, .applies = needs_delivery,
+                              .append = mysql_append_delivery},
     [MYSQL_STAGE_SHARE] = {CALLS, CALLS, has_takes, .read = share_takes},
     [MYSQL_STAGE_BODIES] = {CALLS, 0, .applies = has_takes, .append = mysql_append_bodies},
     [MYSQL_STAGE_LEASE] = {COMMIT, .append = mysql_append_taken},
@@ -320,6 +336,7 @@ static const struct stage {
     [MYSQL_STAGE_EVENTS] = {COMMIT, 0, .applies = others_listen, .append = mysql_append_messages},
     [MYSQL_STAGE_COMMIT] = {COMMIT, .append = append_commit},
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
+    [MYSQL_STAGE_HEALTH] = {COMMIT, .append = mysql_append_health},
     [MYSQL_STAGE_ROLLBACK] = {ROLLBACK, .append = append_rollback},
 };
 _Static_assert(MYSQL_STAGES <= 64, "each stage has a bit");
@@ -360,6 +377,7 @@ static void transaction_clear(struct mysql_link *link)
         link->topics.have_moved = false;
     link->transaction.stages = 0;
     link->rows.number = link->takes.delivery = link->rows.numbers_used = 0;
+    link->rows.early = 0;
     link->topics.count = 0;
     link->is_awaited = false;
     link->history.wants_days = false;
@@ -411,6 +429,7 @@ void mysql_transaction_part_over(struct mysql_link *link)
     if (link->transaction.part != MYSQL_PART_COMMIT)
         return;
     note_beat(link);
+    mysql_takes_keep_numbers(link);
     link->outbox.number += link->outbox.written;
     (void)mysql_share_looks(link); /* on failure, a check is made later */
 }

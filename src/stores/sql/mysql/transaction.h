@@ -48,10 +48,11 @@ enum mysql_stage {
     MYSQL_STAGE_FLOW_LOCK,
     MYSQL_STAGE_FLOW_FIND, /* repeated until it has chosen */
     MYSQL_STAGE_FLOW_CHOSEN,
-    MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
-    MYSQL_STAGE_SHARE,  /* distributes them */
-    MYSQL_STAGE_BODIES, /* reads large bodies */
-    MYSQL_STAGE_LEASE,  /* leases the jobs */
+    MYSQL_STAGE_TAKE,     /* finds and locks jobs for takes */
+    MYSQL_STAGE_DELIVERY, /* reserves numbers for them */
+    MYSQL_STAGE_SHARE,    /* distributes them */
+    MYSQL_STAGE_BODIES,   /* reads large bodies */
+    MYSQL_STAGE_LEASE,    /* leases the jobs */
     MYSQL_STAGE_FLOW_WRITE,
     MYSQL_STAGE_LOOK, /* checks for waiting jobs */
     MYSQL_STAGE_END,  /* statements of single calls, after the rows are written */
@@ -59,7 +60,8 @@ enum mysql_stage {
     MYSQL_STAGE_NOTIFY, /* notifications for other servers */
     MYSQL_STAGE_EVENTS, /* messages with events */
     MYSQL_STAGE_COMMIT,
-    MYSQL_STAGE_DAYS, /* maintenance of the history, after the commit */
+    MYSQL_STAGE_DAYS,   /* maintenance of the history, after the commit */
+    MYSQL_STAGE_HEALTH, /* reads what keeps the database from cleaning up */
     MYSQL_STAGE_ROLLBACK,
     MYSQL_STAGES
 };

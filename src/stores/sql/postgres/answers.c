@@ -1035,6 +1035,10 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         link->context->dropped[QUEUE_DROP_NUMBER] += (uint64_t)postgres_row_number(result, 0, 8);
         link->context->dropped[QUEUE_DROP_BYTES] += (uint64_t)postgres_row_number(result, 0, 9);
         call->more_kept = row_flag(result, 0, 10);
+        if (!row_is_null(result, 0, 12)) {
+            link->context->health.oldest_ms = postgres_row_number(result, 0, 11);
+            link->context->health.dead_rows = postgres_row_number(result, 0, 12);
+        }
         if (call->part_failed)
             report_failed_part(row_text(result, 0, 6));
         return true;

@@ -852,6 +852,7 @@ static bool send_upkeep(struct sql_call *call, struct postgres_link *link)
     postgres_params_number(&params, link->context->server);
     postgres_params_flag(&params, call->listens);
     add_window(link, &params);
+    postgres_params_flag(&params, sql_health_is_due(&link->context->health));
     return send(call, link, POSTGRES_UPKEEP, &params);
 }
 

@@ -2781,8 +2781,8 @@ END $$;
 -- mark: the last number of waiting jobs, if no open transaction may have taken one; else 0. A transaction with such a number had its own number
 -- before; this one gets its number afterwards, so theirs are below it.
 -- others_listen: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
-CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
-  OUT others_listen boolean, OUT failed text, OUT adjust bigint, OUT dropped_number bigint, OUT dropped_bytes bigint, OUT more boolean)
+CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, p_health boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
+  OUT others_listen boolean, OUT failed text, OUT adjust bigint, OUT dropped_number bigint, OUT dropped_bytes bigint, OUT more boolean, OUT oldest_ms bigint, OUT dead_rows bigint)
 LANGUAGE plpgsql AS $$
 DECLARE now bigint; part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid; above boolean;
@@ -2807,6 +2807,13 @@ BEGIN
     INTO others, silent, others_listen FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
   IF EXISTS (SELECT FROM tarry.batch_add) THEN next_expire := now; END IF;
+  IF p_health THEN -- what keeps vacuum from cleaning up; sessions of other accounts show their times to pg_read_all_stats only
+    SELECT coalesce(1000 * extract(epoch FROM clock_timestamp() - min(x.begun)), 0)::bigint INTO oldest_ms
+      FROM (SELECT a.xact_start AS begun FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_type <> 'autovacuum worker'
+          AND a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)
+        UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) x;
+    SELECT coalesce(sum(pg_stat_get_dead_tuples(c.oid)), 0)::bigint INTO dead_rows FROM pg_class c WHERE c.relnamespace = 'tarry'::regnamespace AND c.relkind = 'r';
+  END IF;
   IF NOT locked THEN RETURN; END IF;
   -- Each part by itself: one that fails undoes neither the beat nor the other parts, and is reported.
   LOOP

@@ -1,0 +1,26 @@
+/*
+ * health: what keeps the database from cleaning up, as the upkeep finds it. Pure.
+ */
+#ifndef TARRY_SQL_HEALTH_H
+#define TARRY_SQL_HEALTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What keeps the database from cleaning up, as of the last upkeep that has read it. Each second would be too often: the
+ * database walks through all of its sessions. */
+struct sql_health {
+    unsigned upkeeps; /* of this connection */
+    int64_t
+        oldest_ms; /* age of the oldest open transaction that the account may see; -1: unknown */
+    int64_t dead_rows; /* not cleaned away yet; -1: unknown */
+};
+enum { SQL_HEALTH_UPKEEPS = 10 }; /* each of so many upkeeps reads it */
+
+/* Returns whether the next upkeep reads the health. Counts it. */
+static inline bool sql_health_is_due(struct sql_health *health)
+{
+    return health->upkeeps++ % SQL_HEALTH_UPKEEPS == 0;
+}
+
+#endif
