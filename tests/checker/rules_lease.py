@@ -93,13 +93,13 @@ def _attempt_fault(history, key, previous, delivery, result):
     if previous and delivery.attempt <= previous.attempt and history.undoing(previous):
         result.note("several attempts undone by a failover")
         return None
-    base = 1 if anew else expected
-    unseen = delivery.attempt - base
     lost = lost_takes(key, since, delivery.end)
-    if 0 < unseen <= lost:
+    # A redrive or a repeated push may have made the job anew or not, so its attempts may begin again or continue.
+    unseen = [delivery.attempt - base for base in ({1, expected} if anew else {expected})]
+    if any(0 < count <= lost for count in unseen):
         result.note("passed over with a lost reply")
         return None
-    if 0 < unseen <= lost + history.disturbances_between(since, delivery.end):
+    if any(0 < count <= lost + history.disturbances_between(since, delivery.end) for count in unseen):
         result.note("passed over in a disturbance")
         return None
     return f"expected {expected}" + (f" after attempt {previous.attempt}" if previous else " first")
