@@ -1,6 +1,7 @@
 """Calls of gRPC that carry the JSON of HTTP: schedules, batches. And results, the wait for them, and the stream of events."""
 
 import json
+import pathlib
 import threading
 import time
 
@@ -8,7 +9,7 @@ import grpc
 import pytest
 from conftest import FLAGS
 from delivery import counts
-from grpc_calls import MESSAGES, Stub, channel, duration
+from grpc_calls import MESSAGES, Stub, channel, descriptors, duration
 from server import eventually
 from tokens import Token, TokenFile
 
@@ -287,3 +288,33 @@ def test_a_caller_watches_only_the_topics_that_it_may_read(start_server, tmp_pat
         push.Push(topic="other")
         listens(push, watcher, "mail")
         assert {event.topic for event in watcher.events} == {"mail"}
+
+
+# ---- the description ----
+
+FIELDS = pathlib.Path(__file__).with_name("grpc_fields.txt")
+
+
+def described():
+    """A line for each field, value of an enum, and method: what a client that was generated earlier relies on."""
+    [file] = [one for one in descriptors().file if one.name == "tarry/v1/queue.proto"]
+
+    def fields(message, prefix):
+        for field in message.field:
+            yield f"{prefix}{message.name}.{field.name} = {field.number} {field.type_name.rpartition('.')[2] or field.type} {field.label}"
+        for nested in message.nested_type:
+            yield from fields(nested, f"{prefix}{message.name}.")
+
+    for message in file.message_type:
+        yield from fields(message, "")
+    for enum in file.enum_type:
+        yield from (f"{value.name} = {value.number}" for value in enum.value)
+    for method in file.service[0].method:
+        yield f"{method.name}({'stream ' * method.client_streaming}{method.input_type}) {'stream ' * method.server_streaming}{method.output_type}"
+
+
+def test_no_field_or_method_has_changed():
+    """A line may be added to the file, and none may change once it is released: clients that were generated earlier would read wrong values."""
+    recorded, found = FIELDS.read_text(encoding="utf-8").splitlines(), sorted(described())
+    assert not set(recorded) - set(found), "changed or removed: use a new number instead"
+    assert not set(found) - set(recorded), f"add these lines to {FIELDS.name}"

@@ -1,11 +1,13 @@
-"""Clients in several languages, generated from the .proto file, with their own libraries: unary calls, an error, a deadline, and Work. And grpcurl,
-which needs no file. All come from their registries once, into build-grpc/."""
+"""Clients in several languages, generated from the .proto file, with their own libraries: unary calls, an error, a deadline, and Work. And grpcurl and
+ghz, which need no file. All come from their registries once, into build-grpc/."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 from conftest import FLAGS
@@ -118,6 +120,33 @@ def test_a_dubbo_consumer_of_mykit_delay(start_server, protocol):
     job = server.client().get("orders", "o-1")
     assert (job["body"], job["meta"], job["state"]) == ('{"total":12}', {"bizkey": "b-7"}, "delayed")
     assert server.client().topic("orders")["counts"]["delayed"] == 2
+
+
+def test_cpp(address):
+    needs("g++", "protoc", "grpc_cpp_plugin")
+    place = PLACE / "cpp"
+    place.mkdir(exist_ok=True)
+    program = place / "client"
+    if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in (SOURCES / "client.cc", PROTOS / "tarry/v1/queue.proto")):
+        run("protoc", "-I", PROTOS, f"--cpp_out={place}", f"--grpc_out={place}", f"--plugin=protoc-gen-grpc={shutil.which('grpc_cpp_plugin')}", "tarry/v1/queue.proto")
+        sources = [SOURCES / "client.cc", "tarry/v1/queue.pb.cc", "tarry/v1/queue.grpc.pb.cc"]
+        run("g++", "-std=c++17", "-I", place, *sources, "-o", program, *run("pkg-config", "--libs", "grpc++", "protobuf")[0].split(), cwd=place)
+    assert run(program, address, cwd=place) == [*UNARY, *WORK]
+
+
+def test_ghz(address):
+    """Each call is OK, and stored."""
+    needs("go")
+    bin = PLACE / "bin"
+    if not (bin / "ghz").exists():
+        run("go", "install", "github.com/bojand/ghz/cmd/ghz@v0.120.0", GOBIN=str(bin), GOFLAGS="-mod=mod")
+    call = ["--insecure", "-n", "2000", "-c", "16", "-O", "json"]
+    report = json.loads("".join(run(bin / "ghz", *call, "--call", "tarry.v1.Queue/Push", "-d", '{"topic":"orders","body":"aGVsbG8="}', address)))
+    assert report["count"] == 2000 and report["statusCodeDistribution"] == {"OK": 2000}
+    taken = json.loads("".join(run(bin / "ghz", *call, "--call", "tarry.v1.Queue/Take", "-d", '{"topics":["orders"]}', address)))
+    assert taken["statusCodeDistribution"] == {"OK": 2000}
+    page = urllib.request.urlopen(f"http://{address}/v1/topics/orders", timeout=20).read()
+    assert json.loads(page)["counts"]["leased"] == 2000
 
 
 def test_grpcurl(address):
