@@ -63,7 +63,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "batches", "due", "answers", "takes", "ending", "moving")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "batches", "parts", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 
@@ -120,15 +120,21 @@ def varint_text(number):
     return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + varint_text(number // 128)
 
 
-def batch(of=None, waits=False, on_dead=GO, members=0, wait=3_600_000, close=60_000, parent=0):
-    """The batches of a push: `of` (topic, id) of the waiting job whose member it is; `waits`: it waits for members."""
+NOT_ASKED = 255
+
+
+def batch(of=None, waits=False, on_dead=GO, members=0, wait=3_600_000, close=60_000, parent=0, join=None):
+    """The batches of a push: `of` (topic, id) of the waiting job whose member it is; `waits`: it waits for members. join: the answer of its home in another
+    shard, a Join."""
     encoded = bytes([(1 if of else 0) | (2 | on_dead << 2 if waits else 0)])
     if of:
-        encoded += b"".join(varint_text(len(text)) + raw(text) for text in of) + b"\0\0"
+        encoded += b"".join(varint_text(len(text)) + raw(text) for text in of) + (varint_text(join.number) + bytes([join.depth + 1]) if join else b"\0\0")
     if waits:
         encoded += varint_text(members) + varint_text(wait) + varint_text(close)
     stored = raw(of[1]) if of else b""
-    text = pack(">I6I4I6I6BI4I4I4I4I4B", parent, members, wait, close, on_dead if waits else 0, 0, 0, 0, 0, 0, len(stored)) + stored + encoded
+    text = pack(">I6I4I6I6BI4I4I4I4I4", parent, members, wait, close, on_dead if waits else 0, 0, 0, 0, 0, 0)
+    asked = (join.status, join.is_home, join.home, join.join, join.on_dead) if join else (NOT_ASKED, 0, 0, 0, GO)
+    text += pack(">BBI2I6BB", *asked, len(stored)) + stored + encoded
     return pack(">I2", len(text)) + text
 
 

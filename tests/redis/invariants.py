@@ -17,7 +17,8 @@ PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "ha
              "waits": "hash"}
 PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
-            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash"}
+            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash",
+            "guests": "hash", "mail": "zset", "orders": "hash", "joins": "zset", "joined": "hash", "fences": "hash", "stopped": "zset"}
 NUMBERS_END = 2**47  # no counter comes this far; a number from here on was damaged, and no other job gets it
 KEPT_SLACK_MS = 1000  # so long after its time a kept job is removed at the earliest
 INFINITE = float("inf")
@@ -40,6 +41,8 @@ class _Keys:
         self.core, self.name, self.unpacked, self.servers, self.leases, self.leased, self.events = None, b"", set(), {}, {}, {}, {}
         self.pauses, self.awaited, self.waiting = {}, {}, b""
         self.batches, self.members = {}, {}  # topic NUL id: state; number: names
+        self.guests, self.guest_members, self.parts = {}, {}, {}  # topic NUL id: state; topic NUL id: names; number: counts of other shards
+        self.mail, self.joins, self.joined = {}, {}, {}
         self.topics = {}  # name: {kind: {} or {part: {}}}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
@@ -72,6 +75,12 @@ class _Keys:
         if family == "members":
             self.members[int(name)] = set(value)
             return None
+        if family == "guest":
+            self.guest_members[name] = set(value)
+            return None
+        if family == "parts":
+            self.parts[int(name)] = [state.part_read(text) for text in dict(value).values()]
+            return None
         if family in PER_PART:
             name, _, part = name.partition(b":") if family == "ready" else name.rpartition(b":")
         if family in ("broken", "ticket"):
@@ -98,26 +107,42 @@ class _Keys:
             kinds[family] = value
         return None
 
-    def _judge_batches(self):
-        """Counts the members of each open batch."""
+    def _members(self):
+        """Returns the stored members of each batch, by its name and number: (topic NUL id, whether it is dead)."""
         found = {}
         for topic, kinds in self.topics.items():
             for ident, record in kinds.get("job", {}).items():
                 member = state.member_of(record)
                 if member:
                     is_dead = kinds.get("try", {}).get(ident, b"\1")[0] == DEAD
-                    found.setdefault(member[2], []).append((topic + b"\0" + ident, is_dead))
+                    found.setdefault((member[0] + b"\0" + member[1], member[2]), []).append((topic + b"\0" + ident, is_dead))
+        return found
+
+    def _judge_members(self, kind, name, counts, listed, members):
+        are_dead = sum(is_dead for _, is_dead in members)
+        if counts != (len(members) - are_dead, are_dead):
+            self.blame(f"{kind} {name!r} counts {counts} unfinished and dead members of {members}")
+        if listed != {member for member, _ in members}:
+            self.blame(f"{kind} {name!r} lists {listed}, not {members}")
+
+    def _judge_batches(self):
+        """Counts the members of each open batch, and of each guest."""
+        found = self._members()
         for name, text in self.batches.items():
             number, unfinished, dead = state.batch_read(text)
-            members = found.get(number, [])
-            are_dead = sum(is_dead for _, is_dead in members)
-            if (unfinished, dead) != (len(members) - are_dead, are_dead) and not text[0] & state.BATCH_STOPPED:
-                self.blame(f"batch {name!r} counts {unfinished} unfinished and {dead} dead members of {members}")
-            if self.members.get(number, set()) != {member for member, _ in members} and not text[0] & state.BATCH_STOPPED:
-                self.blame(f"batch {name!r} lists {self.members.get(number)}, not {members}")
-        left = set(self.members) - {state.batch_read(text)[0] for text in self.batches.values()}
-        if left:
-            self.blame(f"members of batches that do not exist: {sorted(left)}")
+            parts = self.parts.get(number, [])
+            counts = unfinished - sum(part[0] for part in parts), dead - sum(part[1] for part in parts)
+            if not text[0] & state.BATCH_STOPPED:
+                self._judge_members("batch", name, counts, self.members.get(number, set()), found.get((name, number), []))
+        for name, text in self.guests.items():
+            number, unfinished, dead = state.guest_read(text)
+            if not text[12] & state.GUEST_STOPPED:
+                self._judge_members("guest", name, (unfinished, dead), self.guest_members.get(name, set()), found.get((name, number), []))
+        numbers = {state.batch_read(text)[0] for text in self.batches.values()}
+        if (set(self.members) | set(self.parts)) - numbers or set(self.guest_members) - set(self.guests):
+            self.blame(f"members of batches that do not exist: {sorted(self.members)}, {sorted(self.parts)}, {sorted(self.guest_members)}")
+        if set(self.mail) - set(self.guests) or set(self.joins) != set(self.joined):
+            self.blame(f"mail of {sorted(self.mail)} with guests {sorted(self.guests)}; joins {sorted(self.joins)}, {sorted(self.joined)}")
 
     def judge(self):
         if self.core is None:

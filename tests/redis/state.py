@@ -117,6 +117,7 @@ def group_written(group):
 
 # ---- batches ----
 
+GUEST_STOPPED = 1
 BATCH_STOPPED = 4  # bit of a batch's state
 
 
@@ -125,6 +126,20 @@ def batch_read(text):
     if len(text) != 52:
         raise ValueError("a batch of another length")
     return int.from_bytes(text[3:9], "big"), int.from_bytes(text[9:13], "big"), int.from_bytes(text[17:21], "big")
+
+
+def guest_read(text):
+    """Number, unfinished and dead members of a guest."""
+    if len(text) != 34:
+        raise ValueError("a guest of another length")
+    return int.from_bytes(text[:6], "big"), int.from_bytes(text[14:18], "big"), int.from_bytes(text[22:26], "big")
+
+
+def part_read(text):
+    """Unfinished and dead members that another shard has reported."""
+    if len(text) != 36:
+        raise ValueError("a part of another length")
+    return int.from_bytes(text[16:20], "big"), int.from_bytes(text[24:28], "big")
 
 
 def _varint(text):

@@ -129,11 +129,13 @@ struct queue_batch {
     /* For implementations: the delivery of `parent`, if it is a lease of theirs; 0: it is not. */
     uint64_t parent_key, parent_delivery;
     /* For parts of a queue: the number of the batch (0: it does not exist), the depth of its waiting job, what a dead member does,
-     * and whether a new member may join, as a join returned them (queue_batch_call). */
-    uint64_t number;
+     * whether a new member may join, and the number of the join, as a join returned them (queue_batch_call). `was_asked`: a join was
+     * sent. `is_home`: to the part of the push. */
+    uint64_t number, join;
     uint8_t depth;
     enum batch_on_dead dead_member;
     enum queue_status joined;
+    bool was_asked, is_home;
 };
 
 /* A push. `once` makes it idempotent: if the same `once` was used in the topic within its time, the push changes nothing
@@ -352,8 +354,9 @@ enum queue_batch_verb {
 struct queue_batch_call {
     enum queue_batch_verb verb;
     uint32_t part;              /* join, leave: of the member; report: the reporting one */
-    struct slice topic, id;     /* join: the waiting job */
+    struct slice topic, id;     /* join, lease: the waiting job */
     struct slice lease;         /* lease */
+    uint64_t join;              /* leave: the number of the join */
     uint64_t number;            /* join: the batch of the parent, or 0; otherwise of the batch */
     uint64_t version;           /* leave, report */
     struct batch_counts counts; /* report */
@@ -471,7 +474,7 @@ struct queue_result { /* one per item of push, answer, change, find */
     const char *detail;
     uint64_t limit;
     /* Between parts of a queue: of a join or a lease the number of the batch; of a join, the depth of its waiting job and what a
-     * dead member does; of a push that joined, the version of the counts of its part. */
+     * dead member does, and as version the number of the join, or 0; of a push that joined, the version of the counts of its part. */
     uint64_t batch, version;
     uint8_t depth;
     enum batch_on_dead on_dead;

@@ -46,6 +46,8 @@ struct sharded_options {
 
     /* The parts carry out COMMAND_BATCH, so a batch may have members in several of them (queue/batch_parts.h). */
     bool joins_batches;
+    /* A join ends by itself after some time, and its push is then rejected: a push whose end is unknown does not leave. */
+    bool joins_expire;
 
     /* Returns the part that holds (or would hold) this job. The texts may be invalid. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);

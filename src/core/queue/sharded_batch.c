@@ -265,13 +265,21 @@ static void step_send(struct joining *joining, void (*answered)(struct joining *
 
 /* ---- push, and leave ---- */
 
-/* Returns whether pushes that ended with QUEUE_UNAVAILABLE may have been stored: a part has failed. Else a record could not be read, or
- * there was no log file, and nothing was stored. */
+/* Returns whether a push that ended with this status may have been stored, if its part has failed or is not reached. */
+static bool is_unknown_end(enum queue_status status)
+{
+    return status == QUEUE_UNAVAILABLE || status == QUEUE_STOPPING;
+}
+
+/* Returns whether pushes with an unknown end may have been stored: a part has failed, or is another process. Else a record could not be
+ * read, or there was no log file, and nothing was stored. */
 static bool has_unknown(const struct joining *joining)
 {
     struct queue_info info;
+    if (joining->sharded->options.joins_expire)
+        return true;
     for (size_t i = joining->from; i < joining->until; i++)
-        if (joining->items[i].has_joined && joining->results[i].status == QUEUE_UNAVAILABLE) {
+        if (joining->items[i].has_joined && is_unknown_end(joining->results[i].status)) {
             queue_info(&joining->sharded->queue, &info);
             return !info.healthy;
         }
@@ -279,7 +287,7 @@ static bool has_unknown(const struct joining *joining)
 }
 
 /* Sends the ends of the pushes, ahead of the reply to the caller, and waits for no answer. If it is not known whether a push was stored,
- * it stays under way: its shard has failed, and the next start finds out. */
+ * it stays under way: its shard has failed, and the next start finds out; or the join expires. */
 static void piece_leave(struct joining *joining)
 {
     struct sharded *sharded = joining->sharded;
@@ -291,14 +299,17 @@ static void piece_leave(struct joining *joining)
             const struct queue_push *push = push_at(joining, i);
             struct joining_item *item = &joining->items[i];
             struct queue_batch_call leave = {
-                .verb = QUEUE_BATCH_LEAVE, .part = item->part, .number = item->batch.number};
+                .verb = QUEUE_BATCH_LEAVE, .part = item->part, .number = item->batch.number,
+                .join = item->batch.join};
             if (!item->has_joined || part_of_call(sharded, &leave) != part)
                 continue;
             item->has_joined = false;
-            if (is_unknown && joining->results[i].status == QUEUE_UNAVAILABLE)
+            if (is_unknown && is_unknown_end(joining->results[i].status))
                 continue;
-            /* If its topic has moved since, the version is that of another part, whose report is ahead of this call. */
-            if (sharded_part_of_job(sharded, push->topic, push->id) == item->part)
+            /* If its topic has moved since, the version is that of another part, whose report is ahead of this call. The
+             * home itself has no version. */
+            if (sharded_part_of_job(sharded, push->topic, push->id) == item->part &&
+                !item->batch.is_home)
                 leave.version = joining->results[i].version;
             leaving->parts[leaving->count] = part;
             leaving->calls[leaving->count++] = leave;
@@ -350,6 +361,9 @@ static void piece_joined(struct joining *joining)
         item->batch.depth = item->answer.depth;
         item->batch.dead_member = item->answer.on_dead;
         item->batch.joined = item->answer.status;
+        item->batch.join = item->answer.version;
+        item->batch.was_asked = true;
+        item->batch.is_home = item->to == item->part;
         item->has_joined = item->answer.status == QUEUE_OK;
     }
     piece_push(joining);
@@ -394,6 +408,8 @@ static void piece_begin(struct joining *joining)
         item->asks = is_member(joining, i) && push_at(joining, i)->batch->parent.len;
         if (item->asks)
             item->call = (struct queue_batch_call){.verb = QUEUE_BATCH_LEASE,
+                                                   .topic = push_at(joining, i)->batch->topic,
+                                                   .id = push_at(joining, i)->batch->id,
                                                    .lease = push_at(joining, i)->batch->parent};
     }
     step_send(joining, parents_found);

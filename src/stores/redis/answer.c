@@ -23,6 +23,8 @@ bool redis_head_read(const redisReply *reply, struct redis_head *out)
     const char *head = reply->element[0]->str;
     const unsigned char *at = (const void *)head;
     out->now_ms = read_48_bits(at);
+    out->has_mail = out->now_ms & sign;
+    out->now_ms &= ~sign;
     out->next_ms = read_48_bits(at + NUMBER_BYTES);
     out->adjust_ms = read_48_bits(at + (size_t)2 * NUMBER_BYTES);
     if (out->next_ms == none)

@@ -169,16 +169,21 @@ static struct slice type_text(const struct queue_push *push)
 }
 
 enum {
-    BATCH_FIXED_BYTES = 6 + 4 + 6 + 6 + 1 + 4 * BATCH_OUTCOMES + 1,
+    BATCH_FIXED_BYTES = 6 + 4 + 6 + 6 + 1 + 4 * BATCH_OUTCOMES + 1 + 1 + 2 + 6 + 1 + 1,
+    BATCH_NOT_ASKED = 255, /* as in scripts/common/batches.lua */
     BATCH_BYTES_MAX = 2 + BATCH_FIXED_BYTES + REDIS_ID_PACKED_BYTES + JOB_BATCH_BYTES_MAX
 };
 
 /* Packs the batches of a push: their length, parent, expected members, wait and close, on_dead, members that ended
- * elsewhere by outcome, the stored id of the named batch, and job_batch_encode without what the script knows. */
+ * elsewhere by outcome, the answer of the home to a join, the stored id of the named batch, and job_batch_encode without what the script knows. */
 static size_t pack_batch(const struct queue_batch *batch, char into[BATCH_BYTES_MAX])
 {
     char room[REDIS_ID_PACKED_BYTES], encoded[JOB_BATCH_BYTES_MAX];
-    const struct job_batch own = life_batch_of(batch);
+    struct job_batch own = life_batch_of(batch);
+    if (batch->was_asked && batch->number) {
+        own.number = batch->number & REDIS_BATCH_NUMBER_MASK;
+        own.depth = (uint8_t)(batch->depth + 1);
+    }
     struct slice id = batch->id.len ? redis_id_store(batch->id, room) : slice_of("");
     size_t encoded_bytes = job_batch_encode(&own, encoded);
     struct packed packed = {.len = 0};
@@ -190,6 +195,11 @@ static size_t pack_batch(const struct queue_batch *batch, char into[BATCH_BYTES_
     packed_put(&packed, own.on_dead, 1);
     for (int i = 0; i < BATCH_OUTCOMES; i++)
         packed_put(&packed, batch->past.of[i], 4);
+    packed_put(&packed, batch->was_asked ? batch->joined : BATCH_NOT_ASKED, 1);
+    packed_put(&packed, batch->is_home, 1);
+    packed_put(&packed, (batch->number >> QUEUE_BATCH_HOME_SHIFT), 2);
+    packed_put(&packed, batch->join, 6);
+    packed_put(&packed, batch->dead_member ? batch->dead_member : BATCH_GO, 1);
     packed_put(&packed, id.len, 1);
     memcpy(into, packed.at, packed.len);
     memcpy(into + packed.len, id.at, id.len);

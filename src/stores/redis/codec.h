@@ -15,6 +15,10 @@
 
 /* The number of arguments that each item appends. */
 enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2, REDIS_TAKE_ARGS = 2 };
+/* The bytes of a result of a push or a change. */
+enum { REDIS_RESULT_BYTES = 8 };
+/* The part of the number of a batch that is stored (queue_batch.number). */
+#define REDIS_BATCH_NUMBER_MASK ((UINT64_C(1) << 48) - 1)
 /* The number of reply elements for a taken job. */
 enum { REDIS_TAKE_ELEMENTS = 3 };
 

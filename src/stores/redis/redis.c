@@ -151,6 +151,10 @@ static void stop_if_done(struct redis *redis)
 static int64_t set_step(struct redis_set *set, int64_t now_us, bool looks)
 {
     int64_t next_us = INT64_MAX;
+    if (set && set->repeats) {
+        set->repeats = false;
+        sharded_repeat(set->sharded);
+    }
     for (uint32_t i = 0; set && i < set->generation.shards; i++) {
         int64_t at_us = redis_shard_step(set->shards[i], now_us, looks);
         if (at_us < next_us)
@@ -269,6 +273,19 @@ static struct redis_shard *next_of(void *ctx, struct slice topic, struct slice i
     return set == set->redis->from ? into->shards[part_of_job(into, topic, id)] : NULL;
 }
 
+static struct redis_shard *peer_of(void *ctx, struct slice topic, struct slice id)
+{
+    const struct redis_set *set = ctx;
+    return set->shards[part_of_job(ctx, topic, id)];
+}
+
+/* Returns NULL if there is no such place. */
+static struct redis_shard *peer_at(void *ctx, uint32_t place)
+{
+    const struct redis_set *set = ctx;
+    return place < set->generation.shards ? set->shards[place] : NULL;
+}
+
 /* Returns the counters of a place. They outlive the shard, and the shard at the same place in the
  * next generation continues them. NULL if memory runs out; then nothing is counted. */
 static struct redis_tally *tally_of(struct redis *redis, uint32_t place)
@@ -303,6 +320,8 @@ static bool shards_new(struct redis_set *set)
             .learned_ctx = set,
             .moved = on_moved,
             .next_of = next_of,
+            .peer_of = peer_of,
+            .peer_at = peer_at,
             .test_clock_ms = redis->options.test_clock_ms,
             .held = redis->options.test_clock_ms ? redis_test_clock_held : NULL,
             .active = redis->options.test_clock_ms ? redis_test_clock_active : NULL,
@@ -326,6 +345,14 @@ static int64_t skew_in(void *ctx)
     return redis_shard_skew_ms(set->shards[0]);
 }
 
+/* Sends leaves again in the next step. */
+static void repeat_in(void *ctx)
+{
+    struct redis_set *set = ctx;
+    set->repeats = true;
+    reactor_iterate_again(set->redis->reactor);
+}
+
 static struct sharded *make_sharded(struct redis_set *set)
 {
     return sharded_new(&(struct sharded_options){
@@ -338,6 +365,9 @@ static struct sharded *make_sharded(struct redis_set *set)
         .part_of_lease = part_of_lease,
         .refuse = refuse_in,
         .skew_ms = skew_in,
+        .joins_batches = true,
+        .joins_expire = true,
+        .repeat = repeat_in,
         .ctx = set});
 }
 

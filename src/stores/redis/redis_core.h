@@ -25,6 +25,7 @@ struct redis_set {
     struct redis_master masters[REDIS_SHARDS_MAX];
     bool is_known[REDIS_SHARDS_MAX];
     struct sharded *sharded; /* NULL: a single shard */
+    bool repeats;            /* leaves are to be sent again (queue/sharded.h) */
     struct queue *queue;
 };
 

@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 14 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 15 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -45,6 +45,8 @@ static const struct source {
     [REDIS_AWAIT] = SOURCE(await),
     [REDIS_GROUP] = SOURCE(group),
     [REDIS_GROUPS] = SOURCE(groups),
+    [REDIS_BATCH] = SOURCE(batch),
+    [REDIS_MAIL] = SOURCE(mail),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
     [REDIS_CHECK_JOBS] = SOURCE(check_jobs),
@@ -59,8 +61,9 @@ static const struct source {
 /* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {PART(base),    PART(topics),  PART(leaves),   PART(history),
                                       PART(jobs),    PART(keeping), PART(events),   PART(flow),
-                                      PART(batches), PART(due),     PART(answers),  PART(takes),
-                                      PART(ending),  PART(moving),  PART(findings), PART(sound)};
+                                      PART(batches), PART(parts),   PART(due),      PART(answers),
+                                      PART(takes),   PART(ending),  PART(moving),   PART(findings),
+                                      PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;

@@ -33,7 +33,9 @@ enum redis_script {
     REDIS_AWAIT,
     REDIS_GROUP,
     REDIS_GROUPS,
-    REDIS_SCRIPTS_SERVED = REDIS_GROUPS, /* last function of the library */
+    REDIS_BATCH,
+    REDIS_MAIL,
+    REDIS_SCRIPTS_SERVED = REDIS_MAIL, /* last function of the library */
     REDIS_CHECK,                         /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,

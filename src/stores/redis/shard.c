@@ -2,6 +2,7 @@
 
 #include "redis/command.h"
 #include "redis/shard_core.h"
+#include "redis/shard_mail.h"
 #include "redis/shard_move.h"
 #include "redis/shard_notifications.h"
 #include "redis/waits.h"
@@ -587,6 +588,7 @@ int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks)
     if (comes)
         note_notified(shard);
     redis_notifications_check(shard, false);
+    int64_t mail_ms = redis_mail_step(shard, now_us / 1000);
     redis_step_send(shard, comes_soon(shard, now_us));
     redis_batches_send(shard);
     int64_t pack_ms = pack_step(shard, now_us / 1000);
@@ -595,6 +597,8 @@ int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks)
         pack_ms = move_ms;
     if (feed_ms < pack_ms)
         pack_ms = feed_ms;
+    if (mail_ms < pack_ms)
+        pack_ms = mail_ms;
     if (must_notify(shard))
         return now_us;
     int64_t at_us = coming_us(shard, now_us);
@@ -637,7 +641,7 @@ bool redis_shard_is_done(const struct redis_shard *shard)
 
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
 {
-    return shard->calls == 0 && !must_notify(shard) && list_is_empty(&shard->fresh) &&
+    return shard->calls == 0 && !must_notify(shard) && !redis_mail_is_busy(shard) && list_is_empty(&shard->fresh) &&
            redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
            nothing_is_due(shard, now_us);
 }
@@ -729,7 +733,8 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_AWAIT:
         redis_submit_await(shard, command, reply_to);
         break;
-    case COMMAND_BATCH: /* not supported: queue_info.batches */
+    case COMMAND_BATCH:
+        redis_submit_parts(shard, command, reply_to);
         break;
     }
 }
@@ -787,6 +792,7 @@ void redis_shard_free(struct redis_shard *shard)
         redis_session_free(shard->session);
     shard->session = NULL;
     redis_batches_free(shard);
+    redis_mail_fini(shard);
     replies_run(shard);
     redis_notifications_fini(shard);
     free(shard);
@@ -806,6 +812,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options, s
     list_init(&shard->open);
     list_init(&shard->sent);
     list_init(&shard->soon);
+    redis_mail_init(shard);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
     redis_notifications_init(shard);

@@ -59,6 +59,9 @@ struct redis_shard_options {
     /* Returns the shard of the next generation that a job moves to. NULL: that generation is not
      * available yet. */
     struct redis_shard *(*next_of)(void *ctx, struct slice topic, struct slice id);
+    /* Return the shard of its generation that a job is in, and the one at a place. */
+    struct redis_shard *(*peer_of)(void *ctx, struct slice topic, struct slice id);
+    struct redis_shard *(*peer_at)(void *ctx, uint32_t place);
     int64_t test_clock_ms; /* as in session.h; 0: an ordinary clock */
     /* Reports the time at which the first shard's clock is held. May be NULL. */
     void (*held)(void *ctx, int64_t at_ms);

@@ -4,6 +4,7 @@
 #include "redis/command.h"
 #include "redis/id.h"
 #include "redis/shard_core.h"
+#include "redis/shard_mail.h"
 #include "redis/shard_notifications.h"
 
 #include "queue/copy.h"
@@ -102,6 +103,9 @@ struct inquiry {
     struct queue_topic_call topic_call;
     enum queue_groups_order groups_order;
     uint64_t affected;
+    struct redis_soon soon; /* the end of the steps, after their mail */
+    enum queue_status end;
+    bool has_mail;
     bool stepped;    /* at least one step was carried out */
     int64_t reached; /* purge: sequence number reached; redrive: number left to do */
 };
@@ -140,6 +144,23 @@ static void inquiry_reply_status(struct inquiry *inquiry, enum queue_status stat
 {
     struct queue_reply reply = {.status = status, .affected = inquiry->affected};
     inquiry_reply(inquiry, &reply);
+}
+
+static void inquiry_end(struct redis_soon *soon)
+{
+    struct inquiry *inquiry = list_entry(soon, struct inquiry, soon);
+    inquiry_reply_status(inquiry, inquiry->end);
+}
+
+/* Replies once the mail of the steps was carried. */
+static void inquiry_end_steps(struct inquiry *inquiry, enum queue_status status)
+{
+    inquiry->end = status;
+    inquiry->soon.run = inquiry_end;
+    if (inquiry->has_mail)
+        redis_mail_hold(inquiry->shard, &inquiry->soon);
+    else
+        inquiry_end(&inquiry->soon);
 }
 
 static void inquiry_reply_malformed(struct inquiry *inquiry)
@@ -457,7 +478,7 @@ static void step_done(struct inquiry *inquiry, const struct redis_head *head)
     if (status == QUEUE_OK && !more && call->verb == QUEUE_TOPIC_DELETE)
         redis_notification_event(inquiry->shard, QUEUE_EVENT_TOPIC, inquiry->topic);
     if (status != QUEUE_OK || !more || enough)
-        inquiry_reply_status(inquiry, (enum queue_status)status);
+        inquiry_end_steps(inquiry, (enum queue_status)status);
     else if (!topic_ask_step(inquiry))
         inquiry_reply_status(inquiry, QUEUE_NO_MEMORY);
 }
@@ -472,6 +493,7 @@ static void on_step(struct redis_call *call, enum redis_call_end end, const stru
         return;
     }
     redis_shard_note_head(inquiry->shard, head);
+    inquiry->has_mail |= head->has_mail;
     step_done(inquiry, head);
 }
 

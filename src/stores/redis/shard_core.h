@@ -11,6 +11,8 @@
  *  shard_step    answers, takes and due jobs, in one call
  *  shard_move    the way to the next generation
  *  shard_ask     get, list, topic, topics: calls that travel separately
+ *  shard_parts   calls between the shards about batches
+ *  shard_mail    carries what a shard has for others
  *  shard_await   look-ups of jobs whose end a call waits for (waits.h)
  *  shard         the step, timed actions, life cycle
  */
@@ -85,6 +87,16 @@ struct redis_move {
     uint64_t page;
 };
 
+/* ---- mail: what a shard has for others (shard_mail.c) ---- */
+
+struct redis_mail {
+    bool is_due, is_asking; /* an answer reported mail; the call that returns it is in progress */
+    struct list letters;    /* in progress */
+    struct list held;       /* replies that wait for the mail of their calls: of the next round, */
+    struct list leaving;    /* and of this one */
+    int64_t held_since_us;  /* boot: since when the first of them waits */
+};
+
 struct redis_shard {
     struct queue queue; /* first: the queue that callers get */
     struct redis_shard_options options;
@@ -131,6 +143,7 @@ struct redis_shard {
     bool lets_due, due_under_way;  /* the next step does so; a step with Redis does so */
     bool looking, packing, probing;
     struct redis_move move;
+    struct redis_mail mail;
     bool may_pack; /* recently pushed jobs may include far ones */
     bool stopping, freeing, has_space;
 };
@@ -182,6 +195,7 @@ static inline void redis_shard_note_head(struct redis_shard *shard, const struct
 {
     redis_next_set(&shard->next, head->next_ms, head->next_topic);
     shard->adjust_ms = head->adjust_ms;
+    shard->mail.is_due |= head->has_mail;
     shard->known = true;
 }
 /* Converts a time of the shard to the inner clock, in microseconds; INT64_MAX stays INT64_MAX. */
@@ -315,6 +329,10 @@ void redis_submit_ask(struct redis_shard *shard, const struct command *command,
 /* Notes that the end of a job is awaited, and looks the job up: the reply has the state, and the job if it is kept. In
  * batches. */
 void redis_submit_await(struct redis_shard *shard, const struct command *command,
+                        struct queue_reply_to reply_to);
+
+/* Submits joins, leaves and leases (queue_batch_call), in batches. */
+void redis_submit_parts(struct redis_shard *shard, const struct command *command,
                         struct queue_reply_to reply_to);
 
 /* ---- shard_take.c, shard_ask.c: return false without a reply if memory runs out ---- */

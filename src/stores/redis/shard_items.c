@@ -3,6 +3,7 @@
 #include "queue/traits.h"
 #include "redis/id.h"
 #include "redis/shard_core.h"
+#include "redis/shard_mail.h"
 #include "redis/shard_notifications.h"
 
 #include "redis/command.h"
@@ -22,7 +23,8 @@ struct request {
     struct redis_soon soon; /* queued when all items have results */
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    size_t left; /* items without a result */
+    bool has_mail; /* the reply waits until the mail of the call was carried */
+    size_t left;   /* items without a result */
     size_t count;
     struct queue_result results[];
     /* followed by the text of topics and ids */
@@ -69,7 +71,11 @@ static struct slice request_text(struct request *request, size_t *used, struct s
 
 static void request_item_done(struct request *request)
 {
-    if (--request->left == 0)
+    if (--request->left)
+        return;
+    if (request->has_mail)
+        redis_mail_hold(request->shard, &request->soon);
+    else
         request_reply(&request->soon);
 }
 
@@ -109,6 +115,15 @@ static bool push_unpack(const struct redis_item *item, const struct redis_head *
     return redis_unpack_result(rest, head->adjust_ms, result);
 }
 
+/* Returns the version of the counts of members that the new jobs of a call made, which is behind the results; 0: none. */
+static uint64_t push_version(const struct slice *rest, size_t count)
+{
+    size_t at = count * REDIS_RESULT_BYTES;
+    uint64_t version;
+    struct slice behind = slice_make(rest->at + at, rest->len > at ? rest->len - at : 0);
+    return redis_unpack_u48(&behind, &version) ? version : 0;
+}
+
 /* Ends the items of a batch of pushes or changes, whose results have the same form; only pushes can
  * be `made`. */
 static void topic_items_done(struct redis_batch *batch, const struct redis_batch_answer *answer,
@@ -117,10 +132,12 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
     struct redis_shard *shard = batch->shard;
     const struct redis_head *head = answer->head;
     bool any_ready = false, malformed = false;
+    uint64_t version = is_push ? push_version(answer->rest, batch->count) : 0;
     for (size_t i = 0; i < batch->count; i++) {
         struct request *request = batch->items[i].owner;
         struct queue_result *result = &request->results[batch->items[i].index];
         bool is_held = redis_result_is_held(*answer->rest);
+        request->has_mail |= head->has_mail;
         malformed =
             malformed || !(is_push ? push_unpack(&batch->items[i], head, answer->rest, result)
                                    : redis_unpack_result(answer->rest, head->adjust_ms, result));
@@ -130,6 +147,7 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
             shard->may_pack = true;
             shard->unpacked++;
         }
+        result->version = result->status == QUEUE_CREATED ? version : 0;
         any_ready |= result->state == JOB_READY && !is_held;
         request_item_done(request);
     }
@@ -258,6 +276,7 @@ static bool answer_item_done(struct redis_batch *batch, size_t i,
 {
     struct request *request = batch->items[i].owner;
     uint32_t index = batch->items[i].index;
+    request->has_mail |= answer->head->has_mail;
     struct queue_result *result = &request->results[index];
     struct slice name, topic, stored;
     bool is_held = redis_result_is_held(*answer->rest);

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
 -- Recreates a lost core: its numbers begin above all that were given out.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches due ending findings sound
+-- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
 -- A step of a check of a topic as a whole: its settings, its counts, its next event.
 local t, exists = topic_here()
 local EXTENSION_BYTES_MAX = 4096

@@ -22,12 +22,14 @@ if more.run ~= run then
     more.run = run
     core_more_set(more)
     sequence = number_beyond(sequence)
+    parts.report_all()
 end
 
 -- The server used another core before, with numbers that this one does not know.
 if known ~= '' and more.lease_key ~= '' and sub(more.lease_key, -8) ~= known then
     core_more_set(more)
     sequence = number_beyond(sequence)
+    parts.report_all()
 end
 
 -- Servers check leases with this key. The first server that greets has drawn it, for all of them; a core that a check made has no key.

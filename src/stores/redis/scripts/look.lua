@@ -8,4 +8,5 @@ for i = 1, #ARGV do
     if t and not has(t, PAUSED) and t.ready_before > 0 then ready[#ready + 1] = ARGV[i] end
 end
 local more = core_more()
+parts.look()
 return shown(pack('>I6I6I6', more.changes, more.deaths, keeping.await_number()) .. move_state(), ready)

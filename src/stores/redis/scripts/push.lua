@@ -316,4 +316,4 @@ if t and t.flow and flow.open_of(t) <= 0 then
     if jobs > 0 and not answers then answer(jobs) end
     for i = 1, jobs do answers[i] = flow.mark(answers[i]) end
 end
-return changed(ticket, answers and table.concat(answers) or pack('>I6', now))
+return changed(ticket, answers and table.concat(answers) .. parts.version_packed() or pack('>I6', now))

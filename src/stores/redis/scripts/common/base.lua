@@ -129,6 +129,10 @@ local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, mo
 -- Batches (batches.lua). RECORD: flag of a record of a member or of a job that waits. Then statuses.
 local batches = {RECORD = 16, CLOSED = 36, NO_BATCH = 37, WAITS = 38, TOO_MANY = 39, TOO_MANY_MEMBERS = 40}
 
+-- Batches with members in several shards (parts.lua). `has_mail`: this call left something to be carried to other shards. `version`: that of the counts
+-- that this call changed; nil: none.
+local parts = {}
+
 -- Groups, limits, rates and holds (flow.lua). FLAG, GROUPED: flags of a topic that has any, and of one that has groups. RECORD: flag of a record with a group. MARK: see flow.mark.
 local flow = {FLAG = 8192, GROUPED = 16384, RECORD = 64, BYTES = 56, MARK = 64}
 
@@ -178,7 +182,7 @@ end
 local function reach(keys, ticket, name)
     if not call then fetch() end
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed = {}, {}, NONE, false, nil, nil
+    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed, parts.has_mail, parts.version = {}, {}, NONE, false, nil, nil, nil, nil
     local time = call('TIME')
     wall, flow.micro = time[1] * 1000 + floor(time[2] / 1000), time[2] % 1000
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil

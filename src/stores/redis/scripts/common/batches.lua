@@ -3,7 +3,7 @@
 function batches.define()
 
 local STATE, STATE_BYTES = '>BBBI6I4I4I4I4I4I4I6I6BI6', 52
-local CLOSED, ENDED, STOPPED, SWEPT = 1, 2, 4, 8 -- bits of a state. SWEPT: the cancel of the members goes on
+local CLOSED, ENDED, STOPPED, SWEPT, PARTS = 1, 2, 4, 8, 16 -- bits of a state. SWEPT: the cancel of the members goes on; PARTS: other shards may have members
 local HOLD, STOP = 2, 3                          -- effects of a dead member
 local UNFINISHED, ACKED, DEAD_MEMBER, CANCELLED_MEMBER, EXPIRED = 1, 2, 3, 4, 5
 local OUTCOMES = {acked = ACKED, cancelled = CANCELLED_MEMBER, expired = EXPIRED, died = DEAD_MEMBER, purged = CANCELLED_MEMBER}
@@ -11,6 +11,7 @@ local MEMBERS_MAX, BATCHES_MAX, DEPTH_MAX = 1000000, 100000, 16
 local CLOSED_STATUS, NO_BATCH, WAITS, TOO_MANY_BATCHES, TOO_MANY_MEMBERS = batches.CLOSED, batches.NO_BATCH, batches.WAITS, batches.TOO_MANY, batches.TOO_MANY_MEMBERS
 local MEMBER_FORM, WAITS_FORM = 1, 2 -- bits of the first byte of an encoded batch (job/batch.h)
 local SWEEP = 1000 -- members that a call cancels
+local NOT_ASKED = 255 -- in a push: the queue has one shard, so no home was asked
 
 -- ---- the part of a record ----
 
@@ -101,11 +102,12 @@ local function key()
 end
 
 local function members_key(b)
+    if b.is_guest then return T .. ':guest:' .. b.field end
     return T .. ':members:' .. text_of(b.number)
 end
 
 local function state_of(b)
-    local bits = (b.is_closed and CLOSED or 0) + (b.has_ended and ENDED or 0) + (b.is_stopped and STOPPED or 0) + (b.is_swept and SWEPT or 0)
+    local bits = (b.is_closed and CLOSED or 0) + (b.has_ended and ENDED or 0) + (b.is_stopped and STOPPED or 0) + (b.is_swept and SWEPT or 0) + (b.has_parts and PARTS or 0)
     return pack(STATE, bits, b.on_dead, b.depth, b.number, b[1], b[2], b[3], b[4], b[5], b.expected, b.wait_until, b.close_by, b.when, b.ms)
 end
 
@@ -125,8 +127,18 @@ local function find(topic, id)
     local bits
     bits, b.on_dead, b.depth, b.number, b[1], b[2], b[3], b[4], b[5], b.expected, b.wait_until, b.close_by, b.when, b.ms = unpack_from(STATE, text)
     b.is_closed, b.has_ended, b.is_stopped, b.is_swept = bits % 2 >= CLOSED, bits % 4 >= ENDED, bits % 8 >= STOPPED, bits % 16 >= SWEPT
+    b.has_parts = bits % 32 >= PARTS
     known[field] = b
     return b
+end
+
+-- Returns the batch of a member, or what this shard counts of it; nil: it is gone.
+local function of_member(links)
+    if not links.topic then return nil end
+    local b = find(links.topic, links.id)
+    if b and b.number == links.number then return b end
+    b = parts.guest(links.topic, links.id)
+    return b and b.number == links.number and b or nil
 end
 
 local function change(b)
@@ -136,6 +148,7 @@ local function change(b)
 end
 
 local function drop(b)
+    if b.has_parts then parts.ended(b) end
     b.is_gone, batches.known[b.field] = true, false
     call('HDEL', key(), b.field)
     call('UNLINK', members_key(b))
@@ -146,7 +159,7 @@ local function sum_of(b)
 end
 
 local function close_if_full(b)
-    if b.expected > 0 and sum_of(b) >= b.expected then b.is_closed = true end
+    if not b.is_guest and b.expected > 0 and sum_of(b) >= b.expected then b.is_closed = true end
 end
 
 -- Cancels some members that wait, and requests the cancel of leased ones. Returns whether there may be more.
@@ -188,7 +201,8 @@ local function stop(b)
     b.is_stopped, b.is_closed = true, true
     b.is_swept = sweep(b)
     change(b)
-    if not b.is_swept then return end
+    if b.has_parts then parts.order_stop(b) end
+    if b.is_guest or not b.is_swept then return end
     local t = topic_find(b.topic)
     local j = t and job_find(t, b.id)
     if not j or j.state == DEAD then return end
@@ -206,7 +220,7 @@ local function count_member(b, before, after)
 end
 
 local function is_over(b)
-    return b.is_closed and b[UNFINISHED] + (b.on_dead == HOLD and b[DEAD_MEMBER] or 0) == 0
+    return b.is_closed and b[UNFINISHED] + (b.on_dead == HOLD and b[DEAD_MEMBER] or 0) == 0 and not (b.has_parts and parts.are_open(b))
 end
 
 -- Ends the wait: the job becomes due, and its record gets the state of its batch and the outcome in the meta. `at_once`: without the delay
@@ -247,13 +261,19 @@ function batches.settle()
         for i = 1, #changed do
             local b = changed[i]
             b.is_changed = false
-            local ends = not b.is_gone and is_over(b)
+            local ends = not b.is_gone and not b.is_guest and is_over(b)
             if ends then
                 local t = topic_find(b.topic)
                 local j = t and job_find(t, b.id)
                 ends = not (j and j.state == DEAD) -- until a redrive
             end
-            if ends then end_wait(b) elseif not b.is_gone then call('HSET', key(), b.field, state_of(b)) end
+            if ends then
+                end_wait(b)
+            elseif b.is_guest and not b.is_gone then
+                parts.guest_write(b)
+            elseif not b.is_gone then
+                call('HSET', key(), b.field, state_of(b))
+            end
         end
     end
 end
@@ -264,20 +284,15 @@ end
 function batches.read(tail)
     local length, from = unpack_from('>I2', tail), nil
     local links = {}
-    links.parent, links.expected, links.wait_ms, links.close_ms, links.on_dead, links[1], links[2], links[3], links[4], links[5], links.id, from =
-        unpack_from('>I6I4I6I6BI4I4I4I4I4Bc0', tail, 3)
+    links.parent, links.expected, links.wait_ms, links.close_ms, links.on_dead, links[1], links[2], links[3], links[4], links[5], links.joined, links.is_home, links.home,
+        links.join, links.dead_member, links.id, from = unpack_from('>I6I4I6I6BI4I4I4I4I4BBI2I6BBc0', tail, 3)
+    if links.joined == NOT_ASKED then links.joined = nil end
     return encoded_read(links, sub(tail, from, 2 + length)), sub(tail, 3 + length)
 end
 
 -- Returns whether the lease is of a member of the batch, and has not ended.
 local function is_parent(b, delivery)
-    delivery = text_of(delivery)
-    local place = call('HGET', LEASED, delivery)
-    if not place or tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return false end
-    local name, id = flow.split(place)
-    local t = topic_find(name)
-    local j = t and job_find(t, id)
-    return j and j.flags % 32 >= batches.RECORD and links_of(j.flags, j.record).number == b.number
+    return batches.number_by_lease(delivery, b.topic, b.id) == b.number
 end
 
 -- Returns why the batch that a push names is not open.
@@ -287,14 +302,23 @@ local function why_closed(links)
     return j and j.flags % 32 >= batches.RECORD and links_of(j.flags, j.record).waits and CLOSED_STATUS or NO_BATCH
 end
 
+-- Returns nil if the batch accepts a new member, or the status of the rejection. `has_parent`: the push shows the lease of a member.
+function batches.may_join(b, has_parent)
+    if b.is_stopped or b.is_closed and not has_parent then return CLOSED_STATUS end
+    if sum_of(b) >= MEMBERS_MAX then return TOO_MANY_MEMBERS end
+    return b.depth >= DEPTH_MAX and BAD_OPTION or nil
+end
+
 -- Checks a push of a new job: nil, or the status of its rejection.
 function batches.join(links)
-    if links.topic then
+    if links.topic and links.joined then
+        local status = parts.joined(links)
+        if status then return status end
+    elseif links.topic then
         local b = find(links.topic, links.id)
         if not b then return why_closed(links) end
-        if b.is_stopped or b.is_closed and not (links.parent > 0 and is_parent(b, links.parent)) then return CLOSED_STATUS end
-        if sum_of(b) >= MEMBERS_MAX then return TOO_MANY_MEMBERS end
-        if b.depth >= DEPTH_MAX then return BAD_OPTION end
+        local status = batches.may_join(b, links.parent > 0 and is_parent(b, links.parent))
+        if status then return status end
         links.batch, links.number, links.depth = b, b.number, b.depth + 1
     end
     return links.waits and call('HLEN', key()) >= BATCHES_MAX and TOO_MANY_BATCHES or nil
@@ -312,8 +336,9 @@ end
 function batches.is_other(j, links)
     if not links.topic then return false end
     local old = j.flags % 32 >= batches.RECORD and links_of(j.flags, j.record) or {}
-    local b = find(links.topic, links.id)
-    return old.names ~= links.names or b and b.number ~= old.number
+    local b = not links.joined and find(links.topic, links.id)
+    local number = links.joined and links.number > 0 and links.number or b and b.number or old.number
+    return old.names ~= links.names or number ~= old.number
 end
 
 -- Checks a push onto a job, and keeps the membership of that job. `links`: of the push, or nil. Returns nil and the record, or the status of
@@ -323,8 +348,8 @@ function batches.replace(t, j, record, links)
     if old and old.waits and #old.state == 0 and find(t.name, j.id) then return WAITS end
     if links and links.topic and not (old and old.names == links.names) then return CONFLICT end
     if links and links.waits and call('HLEN', key()) >= BATCHES_MAX then return TOO_MANY_BATCHES end
-    local b = old and old.topic and find(old.topic, old.id)
-    local leaves = b and b.number == old.number and b.is_stopped and j.state == DEAD -- an ordinary job from now on
+    local b = old and of_member(old)
+    local leaves = b and b.is_stopped and j.state == DEAD -- an ordinary job from now on
     if leaves then
         call('SREM', members_key(b), t.name .. '\0' .. j.id)
         if links and links.waits then record = batches.add(record, {form = WAITS_FORM, own = links.own}) end
@@ -332,7 +357,7 @@ function batches.replace(t, j, record, links)
         local form = MEMBER_FORM + (links and links.waits and links.form - links.form % 2 or 0)
         local kept = {form = form, names = old.names, number = old.number, depth = old.depth, id = old.id, own = links and links.waits and links.own or ''}
         record = batches.add(record, kept)
-        if b and b.number == old.number and j.state == DEAD then
+        if b and j.state == DEAD then
             count_member(b, DEAD_MEMBER, UNFINISHED)
             call('SADD', members_key(b), t.name .. '\0' .. j.id)
         end
@@ -374,15 +399,15 @@ function batches.ended(t, j, total)
     local links = links_of(j.flags, j.record)
     local own = links.waits and total ~= 'died' and find(t.name, j.id)
     if own then drop(own) end
-    local b = links.topic and find(links.topic, links.id)
-    if not b or b.number ~= links.number then return end
+    local b = of_member(links)
+    if not b then return end
     if total ~= 'died' then call('SREM', members_key(b), t.name .. '\0' .. j.id) end
     count_member(b, total ~= 'died' and j.state == DEAD and DEAD_MEMBER or UNFINISHED, OUTCOMES[total])
 end
 
 -- These jobs, which are still stored, are removed by a purge.
 function batches.purged(t, ids)
-    if call('EXISTS', key()) == 0 then return end
+    if call('EXISTS', key(), T .. ':guests') == 0 then return end
     for from = 1, #ids, 32 do
         local to = min(from + 31, #ids)
         local records, tries = call('HMGET', t.jobs, unpack(ids, from, to)), call('HMGET', t.tries, unpack(ids, from, to))
@@ -409,8 +434,8 @@ local function leave(t, j, links, b)
 end
 
 local function member_lives(t, j, links)
-    local b = links.topic and find(links.topic, links.id)
-    if not b or b.number ~= links.number then return end
+    local b = of_member(links)
+    if not b then return end
     if b.is_stopped then leave(t, j, links, b) else count_member(b, DEAD_MEMBER, UNFINISHED) end
 end
 
@@ -488,6 +513,22 @@ function batches.due(t, j)
         if feed.listened then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, j.error) end
     end
     return true
+end
+
+-- ---- for parts.lua ----
+
+batches.find, batches.change, batches.sweep, batches.stop, batches.why_closed, batches.close_if_full, batches.members_key = find, change, sweep, stop, why_closed, close_if_full, members_key
+
+-- Returns the number of the batch that the holder of a lease is a member of, if it is that of this job that waits; else nil.
+function batches.number_by_lease(delivery, topic, waiting_id)
+    delivery = text_of(delivery)
+    local place = call('HGET', LEASED, delivery)
+    if not place or tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return nil end
+    local name, id = flow.split(place)
+    local t = topic_find(name)
+    local j = t and job_find(t, id)
+    local links = j and j.flags % 32 >= batches.RECORD and links_of(j.flags, j.record)
+    return links and links.topic == topic and links.id == waiting_id and links.number or nil
 end
 
 -- ---- what is shown ----

@@ -66,7 +66,7 @@ end
 
 -- Returns the beginning of every answer.
 local function head(rest)
-    local first = pack('>I6I6i6Bc0', clock, next_ms, core_flags >= LAYOUT.HELD and -2 ^ 47 or adjust, #next_topic, next_topic)
+    local first = pack('>I6I6i6Bc0', clock + (parts.has_mail and parts.MAIL or 0), next_ms, core_flags >= LAYOUT.HELD and -2 ^ 47 or adjust, #next_topic, next_topic)
     return rest and first .. rest or first
 end
 
