@@ -178,18 +178,30 @@ def test_a_stored_push_whose_server_died_is_counted(queue):
 
 def test_an_old_report_changes_nothing(queue):
     queue.begin()
-    assert [queue.add(1, ident) for ident in ("a", "b")] == [CREATED, CREATED]
+    assert [queue.add(place, ident) for place, ident in ((1, "a"), (1, "b"), (2, "c"))] == [CREATED] * 3
     queue.close()
     [old] = queue.letters(1)
     queue.carry(1, old)
-    for taken in queue.take(1):
-        queue.shards[1].answer((ACK, taken.delivery))
+    queue.shards[1].answer(*[(ACK, taken.delivery) for taken in queue.take(1)])
     [new] = queue.letters(1)
-    queue.carry(1, new, confirms=False)
+    queue.carry(1, new, repeats=2)
     queue.carry(1, old, repeats=2)
-    assert queue.outcome() == "acked=2 dead=0 cancelled=0 expired=0 missing=0"
+    queue.shards[2].answer((ACK, queue.take(2)[0].delivery))
     queue.carry_all()
+    assert queue.outcome() == "acked=3 dead=0 cancelled=0 expired=0 missing=0"
     assert queue.is_empty()
+
+
+def test_the_confirmation_of_an_old_report_keeps_the_newer_one(queue):
+    queue.begin()
+    assert queue.add(1, "a") == CREATED
+    queue.close()
+    [old] = queue.letters(1)
+    queue.shards[1].answer((ACK, queue.take(1)[0].delivery))
+    queue.carry(1, old)
+    assert queue.outcome() is None
+    queue.carry_all()
+    assert queue.outcome() == "acked=1 dead=0 cancelled=0 expired=0 missing=0"
 
 
 def test_the_lease_of_a_member_in_another_shard_adds_a_member(queue):
