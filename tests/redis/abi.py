@@ -587,6 +587,8 @@ def content(client, key):
         return client.get(key)
     if kind == b"zset":
         return dict(client.zrange(key, 0, -1, withscores=True))
+    if kind == b"set":
+        return client.smembers(key)
     return client.dump(key)
 
 

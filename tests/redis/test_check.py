@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from abi import ACK, CANCEL, DEAD, GROUP_PUT, LEASED, NACK, OK, READY, TOPIC_PUT, flow, job, pack, settings, unpack
+from abi import ACK, CANCEL, DEAD, GROUP_PUT, LEASED, NACK, OK, READY, REFUSE, TOPIC_PUT, batch, flow, job, pack, settings, unpack
 import state
 from invariants import NUMBERS_END, PER_PART, PER_TOPIC, scan
 from test_invariants import DAMAGES
@@ -16,6 +16,7 @@ OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split"
 SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "kept", "groups", "event"), "check_topic"),
           "jobs": "check_jobs"}  # else: check
 TO_MEND, MENDED, BY_HAND, NOTE = range(4)
+CLOSE = 7
 
 
 class Finding:
@@ -40,6 +41,8 @@ class Check:
                 self.part(part, name)
         self.part("leases")
         self.part("leased")
+        self.part("batches")
+        self.part("guests")
 
     def keys(self):
         tag = self.shard.tag.encode()
@@ -971,3 +974,53 @@ def test_no_call_is_carried_out_by_a_core_that_cannot_be_read(shard, damage):
             call()
     assert shard.dump() == before
     must_be_mended(shard)
+
+
+# ---- batches ----
+
+
+def begin_batch(shard):
+    shard.push("t", job("w", batch=batch(waits=True)))
+    shard.push("m", *[job(f"j{number}", batch=batch(of=("t", "w"))) for number in range(5)])
+    [first] = shard.take("m", 1)
+    shard.answer((REFUSE, first.delivery))
+    assert shard.change("t", (CLOSE, "w"))[0][0] == OK
+    return first.id
+
+
+def change_counts(shard, at, by):
+    state_of = bytearray(shard.client.hget(shard.tag + ":batches", b"t\0w"))
+    state_of[at + 3] += by
+    shard.client.hset(shard.tag + ":batches", b"t\0w", bytes(state_of))
+
+
+def complete_batch(shard):
+    for taken in shard.take("m"):
+        shard.answer((ACK, taken.delivery))
+    [done] = shard.take("t")
+    return done.meta
+
+
+@pytest.mark.parametrize("at, by", [(9, 1), (9, -1), (17, 1)])
+def test_wrong_counts_of_a_batch_are_corrected(shard, at, by):
+    begin_batch(shard)
+    change_counts(shard, at, by)
+    [found] = must_be_mended(shard)
+    assert "its batch counts" in found.what
+    assert b"acked=4 dead=1" in complete_batch(shard)
+
+
+def test_a_member_that_is_lost_counts_as_cancelled(shard):
+    begin_batch(shard)
+    shard.client.hdel(shard.tag + ":job:m", "j2")
+    Check(shard, "repair")
+    assert Check(shard).faults == [] and scan(shard.client, shard.tag) == []
+    assert complete_batch(shard) == b"tarry-batch\0acked=3 dead=1 cancelled=1 expired=0 missing=0\0"
+
+
+def test_a_member_that_the_batch_does_not_list_is_added(shard):
+    begin_batch(shard)
+    [number] = [int(key.rpartition(b":")[2]) for key in shard.client.keys(shard.tag + ":members:*")]
+    shard.client.srem(f"{shard.tag}:members:{number}", b"m\0j3")
+    must_be_mended(shard)
+    assert b"acked=4 dead=1" in complete_batch(shard)

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 from abi import ACK, CANCEL, CREATED, GO, OK, REFUSE, STOP, Shard, batch, job, pack, unpack
+from test_check import Check
 
 JOIN, LEAVE, LEASE, REPORT, FOLLOW, FOLLOWED, FENCE = range(1, 8)
 NOT_FOUND, LEASE_ENDED, UNAVAILABLE, CLOSED, NO_BATCH = 5, 9, 20, 36, 37
@@ -116,6 +117,7 @@ def queue(redis_server):
     yield queue
     for shard in queue.shards:
         shard.must_be_sound()
+        assert Check(shard, shards=SHARDS).faults == []
 
 
 def test_a_wait_ends_with_the_last_member_of_all_shards(queue):

@@ -559,6 +559,10 @@ static int walk_shard(struct fsck *fsck, uint32_t shard)
         result = fsck_part(fsck, shard, REDIS_CHECK, "leases", slice_of(""), NULL, 0);
     if (result == 0)
         result = fsck_part(fsck, shard, REDIS_CHECK, "leased", slice_of(""), NULL, 0);
+    if (result == 0)
+        result = fsck_part(fsck, shard, REDIS_CHECK, "batches", slice_of(""), NULL, 0);
+    if (result == 0)
+        result = fsck_part(fsck, shard, REDIS_CHECK, "guests", slice_of(""), NULL, 0);
     return result;
 }
 

@@ -45,11 +45,12 @@ end
 -- ---- keys ----
 
 local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
-    pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset', batches = 'hash'}
+    pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset', batches = 'hash',
+    guests = 'hash', mail = 'zset', orders = 'hash', joins = 'zset', joined = 'hash', fences = 'hash', stopped = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
                         groups = 'hash', group = 'hash', wakes = 'zset', waits = 'hash', turns = 'zset'}
-local TYPE_OF_MEMBERS = 'set' -- of the key of an open batch, which is named by a number in place of a topic
+local TYPES_OF_BATCH = {members = 'set', parts = 'hash', guest = 'set'} -- of the keys of an open batch, which are named by a number, or a job, in place of a topic
 local NUMBERED = {leaf = true, ready = true, page = true, turns = true}
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
@@ -94,7 +95,8 @@ local function check_key(rest)
     if not family then family, topic, number = string.match(rest, '^(ready):([^:]+):(%d+:.+)$') end
     local wanted = TYPES[rest]
     if family and (NUMBERED[family] or false) == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
-    if family == 'members' then wanted, topic = TYPE_OF_MEMBERS, nil end
+    if sub(rest, 1, 6) == 'guest:' then family = 'guest' end
+    if TYPES_OF_BATCH[family] then wanted, topic, number = TYPES_OF_BATCH[family], nil, nil end
     if not wanted or kind ~= wanted then
         local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("unknown key '%s'", key)
         find(topic or '', '', what, 'inspect it, then rename or delete it', 2)
@@ -209,5 +211,64 @@ local function check_leased()
     return following
 end
 
-local PARTS = {core = check_core, keys = check_keys, topics = check_topics, settings = check_settings, leases = check_leases, leased = check_leased}
+-- ---- batches ----
+
+-- Counts the stored members of a batch, or of a guest, and removes those from its list that are not stored. Returns unfinished and dead ones.
+local function count_members(b)
+    local key, counts = batches.members_key(b), {0, 0, 0}
+    for _, name in ipairs(call('SMEMBERS', key)) do
+        local nul = string.find(name, '\0', 1, true)
+        local t = topic_find(sub(name, 1, nul - 1))
+        local j = t and job_find(t, sub(name, nul + 1))
+        local found = batches.is_member(b, j) and (j.state == DEAD and 2 or 1) or 3
+        counts[found] = counts[found] + 1
+        if found == 3 and find('', b.id, 'the batch lists a member that is not stored', 'removed') then call('SREM', key, name) end
+    end
+    return counts
+end
+
+-- Corrects the counts of unfinished and dead members. A member that is gone without an outcome counts as cancelled.
+local function check_counts(b, unfinished, dead)
+    local counts = count_members(b)
+    if counts[1] == unfinished and counts[2] == dead then return end
+    if not find('', b.id, format('its batch counts %d unfinished and %d dead members instead of %d and %d', unfinished, dead, counts[1], counts[2]), 'corrected') then return end
+    b[1], b[3] = b[1] + counts[1] - unfinished, b[3] + counts[2] - dead
+    b[4] = b[4] + max(0, unfinished + dead - counts[1] - counts[2])
+    batches.change(b)
+end
+
+-- Counts the members of batches and guests. Of one with many members only the number is compared with its list.
+local COUNTED_MAX = 10000
+
+local function check_batch(b)
+    step.looked = step.looked + 1
+    if b.is_stopped then return end -- its members are being cancelled, and some may be ordinary jobs
+    local other_unfinished, other_dead = parts.reported(b)
+    local unfinished, dead = b[1] - other_unfinished, b[3] - other_dead
+    local listed = call('SCARD', batches.members_key(b))
+    if listed <= COUNTED_MAX then
+        check_counts(b, unfinished, dead)
+    elseif listed ~= unfinished + dead then
+        find('', b.id, format('its batch counts %d members that have not ended or are dead, and lists %d', unfinished + dead, listed), 'inspect it', 2)
+    end
+end
+
+local function check_all_of(key, get)
+    local page, following = scan(key, 'HSCAN', step.cursor)
+    for i = 1, #page, 2 do
+        local nul = string.find(page[i], '\0', 1, true)
+        local b = nul and get(sub(page[i], 1, nul - 1), sub(page[i], nul + 1))
+        if b then
+            check_batch(b)
+        elseif find('', '', 'a batch cannot be read', 'dropped; its job is due at the end of the wait') then
+            call('HDEL', key, page[i])
+        end
+    end
+    return following
+end
+
+local function check_batches() return check_all_of(T .. ':batches', batches.find) end
+local function check_guests() return check_all_of(T .. ':guests', parts.guest) end
+
+local PARTS = {batches = check_batches, guests = check_guests, core = check_core, keys = check_keys, topics = check_topics, settings = check_settings, leases = check_leases, leased = check_leased}
 return step_end(PARTS[step.part]())

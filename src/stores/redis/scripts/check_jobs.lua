@@ -100,6 +100,8 @@ local places, highest = places_of(jobs), 0
 for i = 1, #jobs do
     highest = max(highest, jobs[i].sequence, jobs[i].delivery)
     check_job(jobs[i], places[i])
+    local b, name = batches.unlisted(t, jobs[i])
+    if b and find(t.name, jobs[i].id, 'is not in the list of members of its batch', 'added') then call('SADD', batches.members_key(b), name) end
 end
 must_be_below('sequence', highest, 'number')
 return step_end(following)

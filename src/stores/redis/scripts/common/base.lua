@@ -10,7 +10,6 @@ local OK, CREATED, REPLACED, EXISTED, CANCELLED = 0, 1, 2, 3, 4
 local NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = 5, 6, 7, 8, 9
 local BAD_OPTION, TOO_MANY_TOPICS = 12, 14
 local DELAYED, READY, LEASED_STATE, DEAD, FINISHED = 1, 2, 3, 4, 5
-local WHEN_DELAY, WHEN_AT = 2, 3
 
 local DELAY_MAX = 3653 * 24 * 3600 * 1000
 local LEAF_MAX = 100 -- below Redis' own limit of the compact form (zset-max-listpack-entries 128)

@@ -519,6 +519,20 @@ end
 
 batches.find, batches.change, batches.sweep, batches.stop, batches.why_closed, batches.close_if_full, batches.members_key = find, change, sweep, stop, why_closed, close_if_full, members_key
 
+-- Returns whether the job is a member of the batch, or of that of the guest. `j` may be nil.
+function batches.is_member(b, j)
+    if not j or j.flags % 32 < batches.RECORD then return false end
+    local links = links_of(j.flags, j.record)
+    return links.topic == b.topic and links.id == b.id and links.number == b.number
+end
+
+-- Returns the batch, or guest, that the job is a member of, and its name there if it is not listed as such; nil: there is none, or it is listed.
+function batches.unlisted(t, j)
+    local b = j.flags % 32 >= batches.RECORD and of_member(links_of(j.flags, j.record))
+    local name = t.name .. '\0' .. j.id
+    return b and not b.is_stopped and call('SISMEMBER', members_key(b), name) == 0 and b or nil, name
+end
+
 -- Returns the number of the batch that the holder of a lease is a member of, if it is that of this job that waits; else nil.
 function batches.number_by_lease(delivery, topic, waiting_id)
     delivery = text_of(delivery)

@@ -132,6 +132,16 @@ function parts.are_open(b)
     return false
 end
 
+-- Returns the unfinished and dead members that other shards have reported.
+function parts.reported(b)
+    local unfinished, dead = 0, 0
+    for _, text in ipairs(b.has_parts and call('HVALS', parts_key(b)) or {}) do
+        local p = {unpack_from(PART, text)}
+        unfinished, dead = unfinished + p[4], dead + p[6]
+    end
+    return unfinished, dead
+end
+
 local function order(b, orders)
     if b.is_stopped then orders = orders + STOP end
     for _, shard in ipairs(call('HKEYS', parts_key(b))) do

@@ -272,6 +272,7 @@ end
 
 -- Returns the due time of a new or moved job, and whether it came as wall clock; nil: it is more than ten years away.
 function topic_rules.due_of(when, ms)
+    local WHEN_DELAY, WHEN_AT = 2, 3
     if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
     if when == WHEN_AT and ms > wall then
         if ms - wall > DELAY_MAX then return nil end
