@@ -298,9 +298,10 @@ static void piece_leave(struct joining *joining)
         for (size_t i = joining->from; i < joining->until; i++) {
             const struct queue_push *push = push_at(joining, i);
             struct joining_item *item = &joining->items[i];
-            struct queue_batch_call leave = {
-                .verb = QUEUE_BATCH_LEAVE, .part = item->part, .number = item->batch.number,
-                .join = item->batch.join};
+            struct queue_batch_call leave = {.verb = QUEUE_BATCH_LEAVE,
+                                             .part = item->part,
+                                             .number = item->batch.number,
+                                             .join = item->batch.join};
             if (!item->has_joined || part_of_call(sharded, &leave) != part)
                 continue;
             item->has_joined = false;

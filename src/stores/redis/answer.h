@@ -15,9 +15,9 @@ enum { REDIS_HEAD_BYTES = 19 }; /* at least */
 /* The unpacked head of a script reply. `rest` is what follows it. */
 struct redis_head {
     int64_t now_ms, next_ms, adjust_ms; /* next_ms: INT64_MAX if no event is scheduled */
-    bool has_mail;                      /* the shard has something for other shards (shard_mail.c) */
-    bool is_held;                       /* the shard's clock stands still, for tests */
-    struct slice next_topic;            /* of the next event; empty: a lease ends, or unknown */
+    bool has_mail;           /* the shard has something for other shards (shard_mail.c) */
+    bool is_held;            /* the shard's clock stands still, for tests */
+    struct slice next_topic; /* of the next event; empty: a lease ends, or unknown */
     struct slice rest;
 };
 

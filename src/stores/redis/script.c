@@ -59,11 +59,10 @@ static const struct source {
     }
 
 /* The parts; the first LIBRARY_PARTS form the library. */
-static const struct source parts[] = {PART(base),    PART(topics),  PART(leaves),   PART(history),
-                                      PART(jobs),    PART(keeping), PART(events),   PART(flow),
-                                      PART(batches), PART(parts),   PART(due),      PART(answers),
-                                      PART(takes),   PART(ending),  PART(moving),   PART(findings),
-                                      PART(sound)};
+static const struct source parts[] = {
+    PART(base),   PART(topics), PART(leaves),  PART(history),  PART(jobs), PART(keeping),
+    PART(events), PART(flow),   PART(batches), PART(parts),    PART(due),  PART(answers),
+    PART(takes),  PART(ending), PART(moving),  PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;

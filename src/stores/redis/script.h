@@ -36,7 +36,7 @@ enum redis_script {
     REDIS_BATCH,
     REDIS_MAIL,
     REDIS_SCRIPTS_SERVED = REDIS_MAIL, /* last function of the library */
-    REDIS_CHECK,                         /* this and the following: used by fsck only */
+    REDIS_CHECK,                       /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,

@@ -641,9 +641,9 @@ bool redis_shard_is_done(const struct redis_shard *shard)
 
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
 {
-    return shard->calls == 0 && !must_notify(shard) && !redis_mail_is_busy(shard) && list_is_empty(&shard->fresh) &&
-           redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
-           nothing_is_due(shard, now_us);
+    return shard->calls == 0 && !must_notify(shard) && !redis_mail_is_busy(shard) &&
+           list_is_empty(&shard->fresh) && redis_session_calls(shard->session) == 0 && shard->up &&
+           shard->known && nothing_is_due(shard, now_us);
 }
 
 int64_t redis_shard_skew_ms(const struct redis_shard *shard)

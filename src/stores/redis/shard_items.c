@@ -115,7 +115,7 @@ static bool push_unpack(const struct redis_item *item, const struct redis_head *
     return redis_unpack_result(rest, head->adjust_ms, result);
 }
 
-/* Returns the version of the counts of members that the new jobs of a call made, which is behind the results; 0: none. */
+/* Returns the version of the counts of members that the new jobs of a call made, which is behind the results, or 0. */
 static uint64_t push_version(const struct slice *rest, size_t count)
 {
     size_t at = count * REDIS_RESULT_BYTES;

@@ -12,12 +12,12 @@ enum { MAIL_HOLD_US = 200 * 1000 };
 struct redis_letter {
     struct list list; /* mail.letters */
     struct redis_part_call call;
-    struct redis_shard *shard;     /* NULL: it has been freed */
-    char kind;                     /* as in scripts/mail.lua */
-    uint64_t number, version;      /* of the batch; of the report, or the number of the join */
-    uint32_t place;                /* of an order or a join: the other shard */
-    uint8_t orders;                /* of an order */
-    size_t name_bytes;             /* topic NUL id of the waiting job, as stored */
+    struct redis_shard *shard; /* NULL: it has been freed */
+    char kind;                 /* as in scripts/mail.lua */
+    uint64_t number, version;  /* of the batch; of the report, or the number of the join */
+    uint32_t place;            /* of an order or a join: the other shard */
+    uint8_t orders;            /* of an order */
+    size_t name_bytes;         /* topic NUL id of the waiting job, as stored */
     char name[JOB_TOPIC_BYTES_MAX + 1 + JOB_ID_BYTES_MAX];
 };
 
@@ -189,8 +189,8 @@ static struct redis_shard *read_order(struct redis_letter *letter, struct slice 
 static bool letter_send(struct redis_letter *letter, struct slice rest)
 {
     struct redis_part_text text;
-    struct redis_shard *to = letter->kind == 'r' ? read_report(letter, &rest, &text)
-                                                 : read_order(letter, &rest, &text);
+    struct redis_shard *to =
+        letter->kind == 'r' ? read_report(letter, &rest, &text) : read_order(letter, &rest, &text);
     if (!to || rest.len > sizeof letter->name)
         return false;
     memcpy(letter->name, rest.at, letter->name_bytes = rest.len);

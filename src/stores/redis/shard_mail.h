@@ -4,7 +4,7 @@
  * have ended. All of it is stored in the shard until it was confirmed there, so any server may carry it, twice too. A server
  * does so when an answer reports mail: after its own calls, and once a second for those of a server that has died.
  *
- * The replies to the calls that made the mail wait for it, at most MAIL_HOLD_US: so whoever ends a member finds it in the counts. For
+ * The replies to the calls that made the mail wait for it, at most MAIL_HOLD_US: so a caller that ends a member finds it in the counts. For
  * redis/shard*.c only.
  */
 #ifndef TARRY_REDIS_SHARD_MAIL_H

@@ -169,8 +169,7 @@ static enum queue_status pack_call(const struct redis_shard *shard,
 static struct parts_request *request_new(struct redis_shard *shard, size_t count,
                                          struct queue_reply_to reply_to)
 {
-    struct parts_request *request =
-        calloc(1, sizeof *request + count * sizeof request->items[0]);
+    struct parts_request *request = calloc(1, sizeof *request + count * sizeof request->items[0]);
     struct queue_result *results = calloc(count, sizeof *results);
     if (!request || !results) {
         free(request);

@@ -129,7 +129,7 @@ local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, mo
 local batches = {RECORD = 16, CLOSED = 36, NO_BATCH = 37, WAITS = 38, TOO_MANY = 39, TOO_MANY_MEMBERS = 40}
 
 -- Batches with members in several shards (parts.lua). `has_mail`: this call left something to be carried to other shards. `version`: that of the counts
--- that this call changed; nil: none.
+-- that this call changed; nil: it changed no counts.
 local parts = {}
 
 -- Groups, limits, rates and holds (flow.lua). FLAG, GROUPED: flags of a topic that has any, and of one that has groups. RECORD: flag of a record with a group. MARK: see flow.mark.

@@ -526,7 +526,7 @@ function batches.is_member(b, j)
     return links.topic == b.topic and links.id == b.id and links.number == b.number
 end
 
--- Returns the batch, or guest, that the job is a member of, and its name there if it is not listed as such; nil: there is none, or it is listed.
+-- Returns the batch, or guest, that the job is a member of, and its name there if it is not listed as such; nil: it has no batch, or is listed.
 function batches.unlisted(t, j)
     local b = j.flags % 32 >= batches.RECORD and of_member(links_of(j.flags, j.record))
     local name = t.name .. '\0' .. j.id

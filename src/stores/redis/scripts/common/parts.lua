@@ -24,7 +24,7 @@ end
 
 -- ---- a guest ----
 
--- Returns the guest for a job that waits elsewhere; nil: there is none. `id` as stored.
+-- Returns the guest for a job that waits elsewhere; nil: not found. `id` as stored.
 function parts.guest(topic, id)
     if shard_count() == 1 then return nil end
     local field = topic .. '\0' .. id
@@ -62,7 +62,7 @@ function parts.guest_write(b)
     call('ZADD', T .. ':mail', text_of(b.version), b.field)
 end
 
--- Returns the version of the counts that this call changed, for its pushes; '' if there is none.
+-- Returns the version of the counts that this call changed, for its pushes; '' if it changed no counts.
 function parts.version_packed()
     return parts.version and pack('>I6', parts.version) or ''
 end
@@ -174,7 +174,7 @@ end
 
 -- ---- calls between the parts (batch.lua). Each returns status, number of the batch, depth, on_dead, version, orders ----
 
--- Whether a new member may join. `parent`: the number of the batch of which the push shows a lease; 0: none.
+-- Whether a new member may join. `parent`: the number of the batch of which the push shows a lease, or 0.
 function parts.join(parent, shard, name)
     local topic, id = split(name)
     local b = batches.find(topic, id)
