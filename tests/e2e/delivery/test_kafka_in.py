@@ -176,6 +176,22 @@ def test_records_beyond_a_limit_wait_in_kafka(broker, start_in):
     assert metric(client, "tarry_kafka_in_rejected_total") == 0
 
 
+def test_rejected_records_fill_a_batch_as_well(broker, start_in):
+    """Else the consumer stores no offset, and cannot be stopped, while it passes over a long run of them."""
+    server = start_in("rubbish", more="&to=rubbish-out", is_new=False)
+    client = server.client()
+    eventually(lambda: 'error="no such topic"' in server.log(), 30)
+    eventually(lambda: client.call("PATCH", "/v1/topics/kafka-in", json.dumps({"max_jobs": 1}).encode()).ok)
+    client.push("kafka-in", "full", delay="1h")
+    broker.send("rubbish", delayed(b"good", 10, key=b"k"), *(delayed(b"bad", "soon", key=b"k") for _ in range(2000)))
+    eventually(lambda: metric(client, "tarry_kafka_in_paused") == 1, 40)
+    assert metric(client, "tarry_kafka_in_received_total") <= 256 and broker.behind(GROUP, "rubbish") == 2001
+    assert client.call("PATCH", "/v1/topics/kafka-in", b'{"max_jobs":null}').ok
+    assert [record.body for record in broker.receive("rubbish-out", 1, 40)] == [b"good"]
+    eventually(lambda: broker.behind(GROUP, "rubbish") == 0, 30)
+    assert metric(client, "tarry_kafka_in_rejected_total") == 2000
+
+
 def test_a_broker_that_was_killed_is_read_again(broker, start_in):
     server = start_in("back", more="&to=back-out")
     connected(server)

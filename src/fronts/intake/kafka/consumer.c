@@ -46,6 +46,7 @@ struct kafka_in_consumer { /* owned by the thread, except what the mutex guards 
     char why[TARGET_ERROR_BYTES];              /* the trouble, or empty */
 
     struct intake_batch *open;                /* the batch being filled, or NULL */
+    size_t open_records;                      /* read for it, with those that were rejected */
     size_t open_bytes;                        /* of its bodies */
     rd_kafka_topic_partition_list_t *offsets; /* after the records of the batch */
     struct list again;                        /* jobs that were refused and will be offered again */
@@ -146,7 +147,7 @@ static void batch_forget(struct kafka_in_consumer *consumer)
     consumer->generation++;
     intake_batch_free(consumer->open);
     consumer->open = NULL;
-    consumer->open_bytes = 0;
+    consumer->open_records = consumer->open_bytes = 0;
     while (!list_is_empty(&consumer->again)) {
         struct intake_job *job = list_entry(consumer->again.next, struct intake_job, list);
         list_remove(&job->list);
@@ -321,6 +322,7 @@ static void record_take(struct kafka_in_consumer *consumer, const rd_kafka_messa
         return;
     }
     atomic_fetch_add(&consumer->options.counts->received, 1);
+    consumer->open_records++;
     if (job) {
         consumer->open->jobs[consumer->open->count++] = job;
         consumer->open_bytes += job->body.len;
@@ -354,7 +356,7 @@ static void batch_pass_on(struct kafka_in_consumer *consumer)
 {
     struct intake_batch *batch = consumer->open;
     consumer->open = NULL;
-    consumer->open_bytes = 0;
+    consumer->open_records = consumer->open_bytes = 0;
     batch->generation = consumer->generation;
     consumer->is_out = true;
     consumer->out_since_ms = clock_boot_ms();
@@ -364,6 +366,7 @@ static void batch_pass_on(struct kafka_in_consumer *consumer)
 /* Stores the offsets after the batch, for the next commit. */
 static void batch_finish(struct kafka_in_consumer *consumer)
 {
+    consumer->open_records = 0;
     if (!consumer->offsets)
         return;
     (void)rd_kafka_offsets_store(consumer->kafka, consumer->offsets);
@@ -371,11 +374,11 @@ static void batch_finish(struct kafka_in_consumer *consumer)
     consumer->offsets = NULL;
 }
 
-/* Reads what is there, and passes it on. */
+/* Reads what is there, at most one batch of records, and passes on the jobs. */
 static void batch_read(struct kafka_in_consumer *consumer)
 {
     bool more = poll_once(consumer, POLL_MS);
-    while (more && !consumer->is_broken && consumer->open->count < INTAKE_BATCH &&
+    while (more && !consumer->is_broken && consumer->open_records < INTAKE_BATCH &&
            consumer->open_bytes < BATCH_BYTES)
         more = poll_once(consumer, 0);
     if (consumer->open && consumer->open->count > 0)
