@@ -7,17 +7,18 @@
 #include "grpc/stream.h"
 #include "grpc/wire.h"
 #include "http/query.h"
+#include "http/stream.h"
 #include "tarry/v1/queue.pb-c.h"
 
 #include <stdlib.h>
 
 enum { REQUEST_BYTES_MAX = 64 * 1024, TOPICS_MAX = JOB_EVENT_TOPICS_MAX };
-enum { UNSENT_BYTES_MAX = 1024 * 1024 }; /* of a client that reads too slowly */
 
 struct watch {
     struct feed_listener listener; /* must be first */
     struct http2_call *call;
     struct http_front *front;
+    struct http_stream_place place;
     struct access_caller *caller; /* valid as long as the call */
     struct buffer in, out;
     struct buffer names; /* the texts of `topics` */
@@ -28,7 +29,8 @@ struct watch {
 
 /* ---- sending ---- */
 
-static void send_event(struct watch *watch, const char *kind, const struct job_event *event)
+/* Returns false if out of memory. */
+static bool send_event(struct watch *watch, const char *kind, const struct job_event *event)
 {
     struct buffer *out = &watch->out;
     buffer_clear(out);
@@ -44,37 +46,45 @@ static void send_event(struct watch *watch, const char *kind, const struct job_e
     wire_u64(out, 9, event->count);
     wire_text(out, 10, slice_of(job_way_name(event->way) ? job_way_name(event->way) : ""));
     frame_end(out, FRAME_HEAD_BYTES);
-    if (!out->failed)
-        (void)http2_send(watch->call, buffer_slice(out));
+    if (out->failed)
+        return false;
+    (void)http2_send(watch->call, buffer_slice(out));
+    return true;
 }
 
-static void send_gap(struct watch *watch, uint64_t lost)
+/* Reports the events that were lost, if any. */
+static void send_gap(struct watch *watch)
 {
-    send_event(watch, "gap", &(struct job_event){.count = lost});
+    const struct job_event gap = {.count = watch->lost};
+    if (watch->lost && send_event(watch, "gap", &gap))
+        watch->lost = 0;
+}
+
+/* Returns whether the client reads too slowly. */
+static bool is_full(const struct watch *watch)
+{
+    return http2_unsent(watch->call) > HTTP_STREAM_BYTES_MAX;
 }
 
 static void on_event(struct feed_listener *listener, const struct job_event *event, uint64_t serial)
 {
     struct watch *watch = (struct watch *)(void *)listener;
     (void)serial;
-    if (http2_unsent(watch->call) > UNSENT_BYTES_MAX) {
-        watch->lost++;
-        return;
+    if (!is_full(watch)) {
+        send_gap(watch);
+        if (send_event(watch, job_event_name(event->kind), event))
+            return;
     }
-    if (watch->lost)
-        send_gap(watch, watch->lost);
-    watch->lost = 0;
-    send_event(watch, job_event_name(event->kind), event);
+    watch->lost++;
+    http_count(&watch->front->counters.events_lost, 1);
 }
 
 static void on_gap(struct feed_listener *listener, uint64_t lost)
 {
     struct watch *watch = (struct watch *)(void *)listener;
     watch->lost += lost;
-    if (http2_unsent(watch->call) > UNSENT_BYTES_MAX)
-        return;
-    send_gap(watch, watch->lost);
-    watch->lost = 0;
+    if (!is_full(watch))
+        send_gap(watch);
 }
 
 static bool may_see(struct feed_listener *listener, struct slice topic)
@@ -184,11 +194,20 @@ static void on_end(void *ctx)
     stream_refuse_fault(watch->call, &fault);
 }
 
+/* Reports what was lost since the client stopped reading; no other event may follow. */
+static void on_writable(void *ctx)
+{
+    struct watch *watch = ctx;
+    if (!watch->has_ended)
+        send_gap(watch);
+}
+
 static void on_drain(void *ctx)
 {
     struct watch *watch = ctx;
     if (watch->has_ended)
         return;
+    send_gap(watch);
     stop(watch);
     stream_end(watch->call);
 }
@@ -209,6 +228,7 @@ static void watch_free(struct watch *watch)
 {
     if (watch->listener.desk)
         feed_unlisten(&watch->listener);
+    http_stream_place_give_back(&watch->place);
     buffer_fini(&watch->in);
     buffer_fini(&watch->out);
     buffer_fini(&watch->names);
@@ -226,9 +246,11 @@ void watch_begin(struct http_call *call)
 {
     static const struct http2_receiver receiver = {.on_data = on_data,
                                                    .on_end = on_end,
+                                                   .on_writable = on_writable,
                                                    .on_drain = on_drain,
                                                    .on_revoked = on_revoked,
                                                    .on_close = on_close};
+    struct http_fault fault;
     struct watch *watch = calloc(1, sizeof *watch);
     if (!watch) {
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
@@ -239,6 +261,11 @@ void watch_begin(struct http_call *call)
     watch->front = call->front;
     watch->caller = call->caller;
     buffer_init(&watch->out, REQUEST_BYTES_MAX);
+    if (!http_stream_place_take(&watch->place, call->exchange, call->caller, &fault)) {
+        watch_free(watch);
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
     (void)http_answer_start(call->exchange);
     watch->call = http2_open(call->exchange, call->caller, GRPC_CONTENT_TYPE, &receiver, watch);
     if (!watch->call)

@@ -348,6 +348,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
     list_init(&front->streams);
+    list_init(&front->stream_places);
     list_init(&front->batches);
     list_init(&front->dirty);
     for (int i = 0; i < HTTP_PHASE_COUNT; i++)

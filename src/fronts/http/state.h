@@ -93,10 +93,11 @@ struct http_front {
     struct deadline *alarm;                  /* timeout of connections */
     struct deadline *expiry;                 /* timeout of waiting takes */
     int64_t alarm_ms, expiry_ms;
-    struct list long_line; /* connections whose next request is a long one that has not begun */
-    uint32_t long_count;   /* long requests in progress */
-    struct list streams;   /* open answers, longest quiet first; see stream.h */
-    uint32_t stream_count;
+    struct list long_line;     /* connections whose next request is a long one that has not begun */
+    uint32_t long_count;       /* long requests in progress */
+    struct list streams;       /* open answers, longest quiet first; see stream.h */
+    struct list stream_places; /* of all open streams, also of those of gRPC */
+    uint32_t stream_count;     /* places taken */
     struct deadline *stream_alarm;
     struct monitor_live *live;          /* see live.h */
     struct cadence_front *cadence;      /* see cadence/front.h; NULL: no schedules */

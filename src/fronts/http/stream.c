@@ -20,8 +20,7 @@ struct http_stream {
     http_stream_ended *on_end;
     void *ctx;
     struct list node; /* in front->streams, by sent_ms */
-    const struct quota_account
-        *payer; /* account that is charged, kept by the connection, or NULL */
+    struct http_stream_place place;
     int64_t sent_ms;
     uint64_t lost;        /* dropped events that are not reported to the client yet */
     struct buffer events; /* complete events, each with its blank line */
@@ -130,6 +129,81 @@ void http_stream_send(struct http_stream *stream, const char *event, struct slic
     note_sent(stream);
 }
 
+/* ---- places ---- */
+
+/* Returns the account that streams of the connection are charged to, or NULL. */
+static struct quota_account *payer_of(const struct http_connection *connection)
+{
+    const struct http_quota *quota = &connection->quota;
+    return quota->caller ? quota->caller : quota->is_local ? NULL : quota->address;
+}
+
+static int count_streams_of(const struct http_front *front, const struct quota_account *payer)
+{
+    int count = 0;
+    for (const struct list *node = front->stream_places.next; node != &front->stream_places;
+         node = node->next)
+        count += list_entry(node, struct http_stream_place, node)->payer == payer;
+    return count;
+}
+
+static bool may_begin_stream(const struct http_exchange *exchange,
+                             const struct access_caller *caller, struct http_fault *fault)
+{
+    struct http_front *front = exchange->front;
+    const struct quota_account *payer =
+        exchange->connection ? payer_of(exchange->connection) : NULL;
+    uint32_t most =
+        caller->has_all_topics ? HTTP_STREAMS_MAX : HTTP_STREAMS_MAX - HTTP_STREAMS_RESERVED;
+    if (payer && count_streams_of(front, payer) >= HTTP_STREAMS_OF_CALLER_MAX)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_OF_CALLER_MAX,
+                              "this caller has reached its limit of %d open streams: close one",
+                              HTTP_STREAMS_OF_CALLER_MAX);
+    if (front->stream_count >= most)
+        return http_fault_set(
+            fault, PROBLEM_TOO_MANY_STREAMS, most,
+            "the server has reached its limit of %u open streams: close one, or try again later",
+            most);
+    if (http_budget_has(front, HTTP_STREAM_BYTES_MAX))
+        return true;
+    http_budget_refuse(front, fault);
+    return false;
+}
+
+static void count_streams(struct http_front *front)
+{
+    atomic_store_explicit(&front->counters.streams, front->stream_count, memory_order_relaxed);
+}
+
+bool http_stream_place_take(struct http_stream_place *place, const struct http_exchange *exchange,
+                            const struct access_caller *caller, struct http_fault *fault)
+{
+    struct http_front *front = exchange->front;
+    if (!may_begin_stream(exchange, caller, fault))
+        return false;
+    place->front = front;
+    place->payer = exchange->connection ? payer_of(exchange->connection) : NULL;
+    if (place->payer) /* the connection may get another caller */
+        quota_account_keep(front->shared->quota, place->payer);
+    list_add_last(&front->stream_places, &place->node);
+    front->stream_count++;
+    count_streams(front);
+    return true;
+}
+
+void http_stream_place_give_back(struct http_stream_place *place)
+{
+    struct http_front *front = place->front;
+    if (!front)
+        return;
+    list_remove(&place->node);
+    if (place->payer)
+        quota_account_release(front->shared->quota, place->payer);
+    front->stream_count--;
+    count_streams(front);
+    *place = (struct http_stream_place){0};
+}
+
 /* ---- life ---- */
 
 /* Sets the alarm for the stream that was quiet longest. */
@@ -159,44 +233,6 @@ void http_streams_ping(void *ctx)
     set_stream_alarm(front);
 }
 
-/* Returns the account that streams of the connection are charged to, or NULL. */
-static const struct quota_account *payer_of(const struct http_connection *connection)
-{
-    const struct http_quota *quota = &connection->quota;
-    return quota->caller ? quota->caller : quota->is_local ? NULL : quota->address;
-}
-
-static int count_streams_of(const struct http_front *front, const struct quota_account *payer)
-{
-    int count = 0;
-    for (const struct list *node = front->streams.next; node != &front->streams; node = node->next)
-        count += list_entry(node, struct http_stream, node)->payer == payer;
-    return count;
-}
-
-static bool may_begin_stream(const struct http_exchange *exchange,
-                             const struct access_caller *caller, struct http_fault *fault)
-{
-    struct http_front *front = exchange->front;
-    const struct quota_account *payer =
-        exchange->connection ? payer_of(exchange->connection) : NULL;
-    uint32_t most =
-        caller->has_all_topics ? HTTP_STREAMS_MAX : HTTP_STREAMS_MAX - HTTP_STREAMS_RESERVED;
-    if (payer && count_streams_of(front, payer) >= HTTP_STREAMS_OF_CALLER_MAX)
-        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_OF_CALLER_MAX,
-                              "this caller has reached its limit of %d open streams: close one",
-                              HTTP_STREAMS_OF_CALLER_MAX);
-    if (front->stream_count >= most)
-        return http_fault_set(
-            fault, PROBLEM_TOO_MANY_STREAMS, most,
-            "the server has reached its limit of %u open streams: close one, or try again later",
-            most);
-    if (http_budget_has(front, HTTP_STREAM_BYTES_MAX))
-        return true;
-    http_budget_refuse(front, fault);
-    return false;
-}
-
 /* Writes the head of the answer, the last one of its connection. */
 static void write_stream_head(struct http_exchange *exchange)
 {
@@ -207,28 +243,25 @@ static void write_stream_head(struct http_exchange *exchange)
     http_answer_open(exchange, "text/event-stream");
 }
 
-static void count_streams(struct http_front *front)
-{
-    atomic_store_explicit(&front->counters.streams, front->stream_count, memory_order_relaxed);
-}
-
 struct http_stream *http_stream_begin(struct http_exchange *exchange, struct access_caller *caller,
                                       http_stream_ended *on_end, void *ctx)
 {
     struct http_front *front = exchange->front;
     struct http_fault fault;
-    if (!may_begin_stream(exchange, caller, &fault)) {
-        http_answer_fault(exchange, &fault);
-        return NULL;
-    }
     struct http_stream *stream = calloc(1, sizeof *stream);
     if (!stream) {
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return NULL;
     }
+    if (!http_stream_place_take(&stream->place, exchange, caller, &fault)) {
+        free(stream);
+        http_answer_fault(exchange, &fault);
+        return NULL;
+    }
     http_gate_wait(exchange, caller, HTTP_STREAM_BYTES_MAX);
     write_stream_head(exchange);
     if (exchange->is_head || exchange->connection->socket.peer_ended || front->is_draining) {
+        http_stream_place_give_back(&stream->place);
         free(stream);
         if (front->is_draining && !exchange->is_head)
             http_answer_write(exchange, slice_of(RETRY));
@@ -236,15 +269,13 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
         return NULL;
     }
     stream->exchange = exchange;
-    stream->payer = payer_of(exchange->connection);
     stream->on_end = on_end;
     stream->ctx = ctx;
     exchange->stream = stream;
-    front->stream_count++;
-    count_streams(front);
+    bool is_first = list_is_empty(&front->streams);
     list_init(&stream->node);
     note_sent(stream);
-    if (front->stream_count == 1)
+    if (is_first)
         set_stream_alarm(front);
     return stream;
 }
@@ -256,9 +287,9 @@ static void stream_free(struct http_stream *stream)
     struct http_front *front = exchange->front;
     exchange->stream = NULL;
     list_remove(&stream->node);
-    if (--front->stream_count == 0)
+    if (list_is_empty(&front->streams))
         deadline_set(front->stream_alarm, INT64_MAX);
-    count_streams(front);
+    http_stream_place_give_back(&stream->place);
     http_front_give_back(front, &stream->events);
     stream->on_end(stream->ctx);
     free(stream);

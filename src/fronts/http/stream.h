@@ -16,7 +16,8 @@
  * is reported to the owner by `on_end`, once; the stream is invalid then.
  *
  * Each caller has a limit of streams per front, and some streams are reserved for callers that may
- * see all topics, so that readers of one topic do not lock an operator out of the console.
+ * see all topics, so that readers of one topic do not lock an operator out of the console. Streams
+ * of events over gRPC (grpc/watch.h) take their places among the same ones.
  *
  * Memory: HTTP_STREAM_BYTES_MAX of the budget for each open stream. Runs on the reactor thread;
  * `on_end` may be called within http_front_free, when the reactor has stopped.
@@ -32,6 +33,20 @@ enum {
     HTTP_STREAMS_RESERVED = 8,       /* of these only for callers of all topics */
     HTTP_STREAM_BYTES_MAX = 64 * 1024
 };
+
+/* A place among the open streams of a front, whose number is limited. Zeroed: none. */
+struct http_stream_place {
+    struct http_front *front;    /* NULL: none */
+    struct list node;            /* in front->stream_places */
+    struct quota_account *payer; /* account that is charged, a reference; or NULL */
+};
+
+/* Takes a place for the stream of a call. Returns false with *fault if a limit is reached (503
+ * too_many_streams, too_much_memory). */
+bool http_stream_place_take(struct http_stream_place *place, const struct http_exchange *exchange,
+                            const struct access_caller *caller, struct http_fault *fault);
+/* Gives the place back, if there is one. */
+void http_stream_place_give_back(struct http_stream_place *place);
 
 struct http_stream;
 typedef void http_stream_ended(void *ctx);
