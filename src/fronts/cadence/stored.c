@@ -2,6 +2,7 @@
 
 #include "api/json_shape.h"
 #include "base/error.h"
+#include "base/json_levels.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/timestamp.h"
@@ -208,8 +209,10 @@ bool stored_read(struct stored *stored, struct slice name, struct slice body,
     buffer_clear(&stored->arena);
     buffer_clear(&stored->plan);
     buffer_clear(&stored->job);
-    if (!json_check(body, &object, NULL) || object.kind != JSON_OBJECT ||
-        !json_number_i64(json_member(object, "v").raw, &version) || version != VERSION)
+    /* The stored body has one level more than the schedule that was accepted. */
+    if (json_check_levels(body, JSON_LEVELS_MAX, &object, NULL) != JSON_SOUND ||
+        object.kind != JSON_OBJECT || !json_number_i64(json_member(object, "v").raw, &version) ||
+        version != VERSION)
         return false;
     plan = json_member(object, "plan");
     job = json_member(object, "job");
