@@ -1,5 +1,6 @@
 #include "grpc/answer.h"
 
+#include "base/json_levels.h"
 #include "base/text.h"
 #include "grpc/encode.h"
 #include "grpc/frame.h"
@@ -174,7 +175,17 @@ static void answer_affected(struct http_exchange *exchange, uint64_t jobs, uint6
     answer_end(exchange, (struct slice){0});
 }
 
-/* Rewrites the JSON of a handler, which the front still has, as the message of the method. */
+/* Refuses a call whose handler wrote malformed JSON, which is a fault of the server. */
+static void refuse_malformed(struct http_exchange *exchange)
+{
+    const struct http_refusal refusal = {
+        .code = "internal", .detail = "the answer is malformed: report this fault", .status = 500};
+    exchange->outcome = refusal.code;
+    refuse(exchange, &refusal);
+}
+
+/* Rewrites the JSON of a handler, which the front still has, as the message of the method. It may show a body within
+ * more levels than a client may send. */
 static void answer_json(struct http_exchange *exchange)
 {
     struct buffer text, scratch, *body = &exchange->front->body;
@@ -182,15 +193,16 @@ static void answer_json(struct http_exchange *exchange)
     buffer_init(&text, JSON_BYTES_MAX);
     buffer_init(&scratch, 4 * JSON_BYTES_MAX);
     buffer_append_slice(&text, buffer_slice(body));
-    bool done = !body->failed && buffer_reserve(&scratch, 4 * text.len + 64) &&
-                json_check(buffer_slice(&text), &object, NULL);
-    struct buffer *out = done ? answer_begin(exchange) : NULL;
-    if (out) {
+    if (body->failed || text.failed || !buffer_reserve(&scratch, 4 * text.len + 64)) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+    } else if (json_check_levels(buffer_slice(&text), JSON_LEVELS_MAX, &object, NULL) ==
+               JSON_MALFORMED) {
+        refuse_malformed(exchange);
+    } else {
+        struct buffer *out = answer_begin(exchange);
         transcode_fields(out, object, request_method(exchange)->result, &scratch);
         out->failed |= scratch.failed;
         answer_end(exchange, (struct slice){0});
-    } else {
-        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
     }
     buffer_fini(&text);
     buffer_fini(&scratch);
