@@ -239,6 +239,14 @@ static bool change_merge(struct change *change)
     return done;
 }
 
+bool change_refuse_unreadable(struct slice name, struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0,
+                          "schedule '%s' was stored by another version of tarry, use a server of "
+                          "that version",
+                          http_quotable(name, SPEC_NAME_BYTES_MAX));
+}
+
 bool change_keeps_owner(struct slice name, const struct stored *before, const struct stored *after,
                         struct http_fault *fault)
 {
@@ -421,10 +429,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
         change_decide(change);
         return;
     }
-    (void)http_fault_set(&change->result.fault, PROBLEM_BAD_SCHEDULE, 0,
-                         "schedule '%s' was stored by another version of tarry, use a server of "
-                         "that version",
-                         change->name);
+    (void)change_refuse_unreadable(slice_of(change->name), &change->result.fault);
     change_refuse(change);
 }
 

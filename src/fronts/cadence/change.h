@@ -43,6 +43,8 @@ struct change_order {
 /* Checks that a schedule that has an owner keeps it. Returns false with the fault. */
 bool change_keeps_owner(struct slice name, const struct stored *before, const struct stored *after,
                         struct http_fault *fault);
+/* Sets the fault of a schedule whose stored body cannot be read. Returns false. */
+bool change_refuse_unreadable(struct slice name, struct http_fault *fault);
 /* Begins a change; the order is copied. Returns false if out of memory. */
 bool change_begin(struct http_front *front, const struct change_order *order);
 /* Ends the changes of a front that closes, without calls of `done`. */

@@ -27,7 +27,8 @@ struct set {
     size_t begun, running; /* changes, or look-ups */
     char owner[SPEC_OWNER_BYTES_MAX + 1];
     bool prune, take_over;
-    struct http_fault fault; /* of a look-up */
+    struct http_fault fault;   /* of a look-up */
+    enum queue_status refusal; /* of a look-up that failed, or 0 */
     uint64_t faults;
 };
 
@@ -286,38 +287,49 @@ static void set_next(struct set *set)
 static void set_list(struct set *set);
 static void set_look(struct set *set);
 
+/* Returns whether a look-up has failed or found another owner, so that nothing may be changed. */
+static bool set_is_refused(const struct set *set)
+{
+    return set->refusal || set->fault.problem;
+}
+
 /* Compares the owner of a schedule with that of the item. A caller that may not use its topic learns nothing here; the
  * change is rejected later. */
-static bool set_keeps_owner(struct set *set, const struct set_item *item, struct slice body)
+static void set_check_owner(struct set *set, const struct set_item *item, struct slice body)
 {
     const struct http_hooks *hooks = set->front->shared->hooks;
     struct stored *before = stored_new(), *after = stored_new();
-    struct http_fault ignored;
+    struct http_fault ignored, *fault = &set->fault;
     struct json_value object;
     struct slice text = slice_make(set->texts.at + item->text_at, item->text_bytes);
-    bool keeps = !before || !after || !stored_read(before, slice_of(item->name), body, hooks) ||
-                 !json_check(text, &object, NULL) ||
-                 !stored_accept(after, slice_of(item->name), object, hooks, &ignored) ||
-                 !set_allows(set, 0, before->push.topic, &ignored) ||
-                 change_keeps_owner(slice_of(item->name), before, after, &set->fault);
+    if (!before || !after)
+        (void)http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory, nothing was changed");
+    else if (!stored_read(before, slice_of(item->name), body, hooks))
+        (void)change_refuse_unreadable(slice_of(item->name), fault);
+    else if (json_check(text, &object, NULL) &&
+             stored_accept(after, slice_of(item->name), object, hooks, fault) &&
+             set_allows(set, 0, before->push.topic, &ignored))
+        (void)change_keeps_owner(slice_of(item->name), before, after, fault);
     stored_free(before);
     stored_free(after);
-    return keeps;
 }
 
 static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct set *set = owner;
     set->running--;
-    if (reply->status == QUEUE_OK && reply->job_count && !set->fault.problem)
-        (void)set_keeps_owner(set, &set->items[tag], reply->jobs[0].job.body);
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
+        set->refusal = reply->status;
+    else if (reply->status == QUEUE_OK && reply->job_count && !set_is_refused(set))
+        set_check_owner(set, &set->items[tag], reply->jobs[0].job.body);
     set_look(set);
 }
 
-/* Looks up the schedules of the set. Afterwards the changes begin, unless one belongs to another owner. */
+/* Looks up the schedules of the set. Afterwards the changes begin, unless one belongs to another owner or could not be
+ * looked up. */
 static void set_look(struct set *set)
 {
-    while (!set->fault.problem && set->seen < set->count && set->running < SET_RUNNING_MAX) {
+    while (!set_is_refused(set) && set->seen < set->count && set->running < SET_RUNNING_MAX) {
         set->running++;
         set->seen++;
         queue_get(
@@ -327,8 +339,10 @@ static void set_look(struct set *set)
     if (set->running)
         return;
     struct http_exchange *exchange = http_exchange_find(set->front, set->tag);
-    if (set->fault.problem || !exchange) {
-        if (exchange)
+    if (set_is_refused(set) || !exchange) {
+        if (exchange && set->refusal)
+            http_answer_refusal(exchange, set->refusal, NULL, 0);
+        else if (exchange)
             http_answer_fault(exchange, &set->fault);
         set_free(set);
     } else if (set->prune) {

@@ -10,6 +10,7 @@ import pytest
 from client import Refused
 from mariadb import MariadbServer
 from mysql import MysqlServer
+from redis_servers import RedisServer
 from server import eventually
 from streams import Stream
 from tokens import Token, TokenFile
@@ -298,6 +299,30 @@ def test_a_schedule_keeps_its_owner_unless_it_is_taken_over(store):
     assert apply(clocked, options="?owner=shop&prune=true")["results"] == [] and show(clocked, "a")["spec"]["owner"] == "billing"
     assert clocked.good("PUT", "/v1/schedules/a?take_over=true", json.dumps({"topic": "mail", "every": "1h"}).encode())["result"] == "replaced"
     assert [one["result"] for one in apply(clocked, mine)["results"]] == ["replaced"] and show(clocked, "a")["spec"]["owner"] == "shop"  # it had no owner
+
+
+def test_a_set_whose_schedules_cannot_be_looked_up_changes_nothing(start_server):
+    with RedisServer(aof="always") as redis:
+        client = start_server("--store", redis.url, "--store-timeout", "1s").client()
+        mine = {"name": "a", "topic": "mail", "every": "1h"}
+        apply(client, mine)
+        redis.kill()
+        status, code, _ = refused(client, "PUT", "/v1/schedules?owner=billing", {"schedules": [{**mine, "name": "b"}, mine]})
+        assert (status, code) == (503, "unavailable")
+
+
+@pytest.mark.parametrize("levels", [62, 63])
+def test_a_schedule_with_a_deep_body_can_be_used(clocked, levels):
+    body = "[" * levels + "]" * levels
+    spec = f'{{"topic":"mail","every":"1h","body":{body}}}'.encode()
+    assert clocked.good("PUT", "/v1/schedules/deep", spec)["result"] == "created"
+    assert clocked.good("PUT", "/v1/schedules/deep", spec)["result"] == "existed"
+    assert clocked.good("PATCH", "/v1/schedules/deep", b'{"note":"n"}')["result"] == "replaced"
+    assert show(clocked, "deep")["spec"]["body"] == json.loads(body) == clocked.good("GET", "/v1/schedules")["schedules"][0]["spec"]["body"]
+    advance(clocked, "1h")
+    assert clocked.take("mail")[0]["body"] == json.loads(body)
+    assert clocked.good("DELETE", "/v1/schedules/deep")["result"] == "deleted"
+    assert refused(clocked, "PUT", "/v1/schedules/deep", {"topic": "mail", "every": "1h", "body": json.loads("[" * 64 + "]" * 64)})[0] == 400
 
 
 def test_a_set_with_a_fault_changes_nothing(clocked):
