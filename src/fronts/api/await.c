@@ -449,12 +449,13 @@ static void add_job(struct http_exchange *exchange, const struct queue_job *job)
     struct buffer *note = &exchange->note;
     const struct http_format *format = exchange->route->format;
     if (format) {
-        if (note->len >= format->take_bytes_max)
-            format->add_job(note, job, false);
-        else if (exchange->bodies == HTTP_BODIES_BASE64)
+        size_t before = note->len;
+        if (exchange->bodies == HTTP_BODIES_BASE64)
             format->add_job(note, job, true);
         else
             format->add_ended(note, job);
+        if (!http_format_keeps(format, note, before))
+            format->add_job(note, job, false);
         return;
     }
     if (note->len)

@@ -112,10 +112,8 @@ static size_t write_format(struct http_exchange *exchange, const struct queue_jo
     for (; i < count; i++) {
         size_t before = body->len;
         format->add_job(body, &jobs[i], true);
-        if (i && body->len > format->take_bytes_max) {
-            body->len = before;
+        if (i && !http_format_keeps(format, body, before))
             break;
-        }
     }
     return i;
 }

@@ -37,7 +37,17 @@ struct http_format {
     /* Rewrites and ends an answer that its handler wrote as JSON. */
     void (*json)(struct http_exchange *exchange);
     void (*refuse)(struct http_exchange *exchange, const struct http_refusal *refusal);
-    size_t take_bytes_max; /* of a take's answer; jobs above it are returned */
+    size_t take_bytes_max; /* of an answer with bodies or results */
 };
+
+/* Returns whether the answer, which had `before` bytes, has room for what was added. If not, takes it off again. */
+static inline bool http_format_keeps(const struct http_format *format, struct buffer *out,
+                                     size_t before)
+{
+    if (out->len <= format->take_bytes_max)
+        return true;
+    out->len = before;
+    return false;
+}
 
 #endif
