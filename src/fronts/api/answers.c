@@ -81,6 +81,9 @@ bool api_result_check(const struct http_front *front, struct slice type, struct 
         return http_fault_set(fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
                               "the content type has more than %d bytes",
                               JOB_CONTENT_TYPE_BYTES_MAX);
+    if (!http_media_is_valid(type))
+        return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                              "the content type of a result must be printable ASCII");
     return result.len <= most ||
            http_fault_set(fault, PROBLEM_RESULT_TOO_BIG, most,
                           "the result has %zu bytes, but the limit is %" PRIu64
@@ -102,10 +105,9 @@ static bool read_result_type(struct answers_reading *reading, struct json_value 
                              struct slice *type)
 {
     if (value.kind != JSON_STRING ||
-        !json_string_bytes(value.raw, &reading->call->front->arena, type) ||
-        !http_media_is_valid(*type))
+        !json_string_bytes(value.raw, &reading->call->front->arena, type))
         return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
-                              "'result_type' must be printable ASCII");
+                              "'result_type' must be a string");
     return api_result_check(reading->call->front, *type, (struct slice){0}, reading->fault);
 }
 
