@@ -9,12 +9,15 @@ static void set_name(struct request *request, const char *name)
     request->call->id = slice_of(name);
 }
 
-/* Appends a specification as an object. The name is in the path of REST, unless `with_name`. */
+/* Appends a specification as an object. The name is in the path of REST, unless `with_name`; `take_over` is in the
+ * query. */
 static bool write_spec(struct request *request, const Tarry__V1__ScheduleSpec *spec, bool with_name)
 {
+    static const char *const outside[] = {"take_over", "name", NULL}, *const outside_set[] = {
+                                                                          "take_over", NULL};
     buffer_append_byte(&request->text, '{');
-    bool done =
-        transcode_members(&request->text, &spec->base, with_name ? NULL : "name", request->fault);
+    bool done = transcode_members(&request->text, &spec->base, with_name ? outside_set : outside,
+                                  request->fault);
     buffer_append_byte(&request->text, '}');
     return done;
 }
@@ -23,7 +26,8 @@ static bool read_put(struct request *request, const void *message)
 {
     const Tarry__V1__ScheduleSpec *spec = message;
     set_name(request, spec->name);
-    return write_spec(request, spec, false) && request_text_is_body(request);
+    return fields_flag(&request->fields, OPTION_TAKE_OVER, spec->take_over) &&
+           write_spec(request, spec, false) && request_text_is_body(request);
 }
 
 static bool read_apply(struct request *request, const void *message)
@@ -31,6 +35,10 @@ static bool read_apply(struct request *request, const void *message)
     const Tarry__V1__ApplySchedulesRequest *set = message;
     buffer_append_text(&request->text, "{\"schedules\":[");
     for (size_t i = 0; i < set->n_schedules; i++) {
+        if (set->schedules[i]->take_over)
+            return http_fault_set(request->fault, PROBLEM_BAD_OPTION, 0,
+                                  "'take_over' belongs to the whole set, not to one schedule of "
+                                  "it");
         if (i)
             buffer_append_byte(&request->text, ',');
         if (!write_spec(request, set->schedules[i], true))
@@ -38,7 +46,9 @@ static bool read_apply(struct request *request, const void *message)
     }
     buffer_append_text(&request->text, "]}");
     return fields_text(&request->fields, OPTION_OWNER, set->owner) &&
-           fields_flag(&request->fields, OPTION_PRUNE, set->prune) && request_text_is_body(request);
+           fields_flag(&request->fields, OPTION_PRUNE, set->prune) &&
+           fields_flag(&request->fields, OPTION_TAKE_OVER, set->take_over) &&
+           request_text_is_body(request);
 }
 
 static bool read_name(struct request *request, const void *message)

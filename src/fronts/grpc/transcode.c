@@ -220,13 +220,20 @@ static bool write_member(struct buffer *out, const ProtobufCMessage *message,
                : write_value(out, field, at, fault);
 }
 
-bool transcode_members(struct buffer *out, const ProtobufCMessage *message, const char *without,
-                       struct http_fault *fault)
+static bool is_among(const char *name, const char *const *names)
+{
+    while (names && *names && strcmp(name, *names) != 0)
+        names++;
+    return names && *names;
+}
+
+bool transcode_members(struct buffer *out, const ProtobufCMessage *message,
+                       const char *const *without, struct http_fault *fault)
 {
     const ProtobufCMessageDescriptor *descriptor = message->descriptor;
     for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
-        if (without && strcmp(field->name, without) == 0)
+        if (is_among(field->name, without))
             continue;
         if (!write_member(out, message, field, fault))
             return false;

@@ -21,10 +21,10 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-/* Appends the members of a message that are set, without braces, except the field `without` (or NULL). Returns false with
- * *fault if a time or an enum is invalid. */
-bool transcode_members(struct buffer *out, const ProtobufCMessage *message, const char *without,
-                       struct http_fault *fault);
+/* Appends the members of a message that are set, without braces, except the fields in `without`, which ends with NULL or
+ * is NULL. Returns false with *fault if a time or an enum is invalid. */
+bool transcode_members(struct buffer *out, const ProtobufCMessage *message,
+                       const char *const *without, struct http_fault *fault);
 
 /* Appends the fields of a message in protobuf. `scratch` must have room for the length of the JSON text. Values of other kinds
  * than the field's are left out. */

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from conftest import FLAGS
 from delivery import counts
-from grpc_calls import MESSAGES, Stub, channel, descriptors, duration
+from grpc_calls import MESSAGES, Stub, channel, descriptors, details, duration
 from server import eventually
 from tokens import Token, TokenFile
 
@@ -62,6 +62,17 @@ def test_a_result_is_read_with_its_job(stub, server):
     fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Ack, lease=job.lease, result={"data": b"x" * (1 << 20)})
 
 
+def test_the_content_type_of_a_result_fits_into_a_header(stub, server):
+    stub.Push(topic="sums", id="a")
+    lease = stub.Take(topics=["sums"]).jobs[0].lease
+    wrong = {"data": b"x", "content_type": "text/plain\r\nX: y"}
+    assert "printable" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Ack, lease=lease, result=wrong)
+    assert server.client().call("POST", f"/v1/ack?lease={lease}", b"x", {"Content-Type": "text/caf\u00e9"}).status == 400
+    requests = [MESSAGES.WorkRequest(hello={"topics": ["sums"], "confirm": True}), MESSAGES.WorkRequest(answer={"verb": "VERB_ACK", "answer": {"lease": lease, "result": wrong}})]
+    assert [one.answered.result.problem.code for one in stub.open("Work", iter(requests))] == ["bad_item"]
+    assert name_of("State", stub.Get(topic="sums", id="a").state) == "STATE_LEASED"
+
+
 def test_a_push_may_keep_its_job(stub):
     stub.Push(topic="sums", id="a", keep_finished=duration(60))
     stub.Ack(lease=stub.Take(topics=["sums"]).jobs[0].lease)
@@ -99,6 +110,19 @@ def test_a_wait_ends_with_all_or_any_of_its_jobs(stub):
     assert not waits[1].done()
     stub.Ack(leases=[taken["a"], taken["c"]])
     assert {job.id: job.outcome for job in waits[1].result(10).jobs} == dict.fromkeys("abc", "acked")
+
+
+def test_a_wait_returns_no_message_that_clients_reject(start_server):
+    server = start_server(*FLAGS, "--max-result", "1MiB")
+    sizes = {"a": 1 << 20, "b": 1 << 20, "c": 1 << 20, "d": 400 << 10, "e": 1 << 20}
+    with channel(server.port) as open_channel:
+        stub = Stub(open_channel)
+        for ident, size in sizes.items():
+            stub.Push(topic="sums", id=ident, keep_finished=duration(60))
+            stub.Ack(lease=stub.Take(topics=["sums"]).jobs[0].lease, result={"data": b"x" * size})
+        found = stub.Wait(jobs=[{"topic": "sums", "id": ident} for ident in sizes], wait=duration(0)).jobs
+    assert {job.id: job.result_bytes for job in found} == sizes and {job.outcome for job in found} == {"acked"}
+    assert sorted(len(job.result.data) for job in found) == sorted([0, *list(sizes.values())[:-1]])
 
 
 def test_a_wait_ends_before_its_deadline(stub):
@@ -186,6 +210,31 @@ def test_a_body_of_a_schedule_that_is_json_is_bytes_over_grpc(stub, server):
     server.client().call("PUT", "/v1/schedules/s", json.dumps({"topic": "reports", "cron": "0 2 * * *", "body": {"a": "\u00e9"}, "max_attempts": "none"}).encode(), {"Content-Type": "application/json"})
     spec = stub.GetSchedule(name="s").spec
     assert (json.loads(spec.body), spec.content_type, list(spec.cron), spec.max_attempts.unlimited) == ({"a": "\u00e9"}, "application/json", ["0 2 * * *"], True)
+
+
+def test_a_deep_body_of_a_schedule_is_shown_and_listed(stub, server):
+    body = b"[" * 63 + b"]" * 63
+    stub.PutSchedule(name="flat", topic="reports", every=duration(60))
+    assert server.client().call("PUT", "/v1/schedules/deep", b'{"topic":"reports","every":"1h","body":' + body + b"}").ok
+    assert stub.GetSchedule(name="deep").spec.body == body
+    assert {one.name for one in stub.ListSchedules().schedules} == {"deep", "flat"}
+
+
+def test_a_schedule_of_another_owner_may_be_taken_over(stub):
+    def put(owner, **fields):
+        return name_of("Result", stub.PutSchedule(name="s", topic="reports", every=duration(60), owner=owner, **fields).result)
+
+    def apply(owner, **fields):
+        return [name_of("Result", one.result) for one in stub.ApplySchedules(owner=owner, schedules=[{"name": "s", "topic": "reports", "every": duration(60)}], **fields).results]
+
+    assert put("a") == "RESULT_CREATED"
+    for call in (put, apply):
+        with pytest.raises(grpc.RpcError) as failed:
+            call("b")
+        assert failed.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "take_over" in failed.value.details()
+    assert put("b", take_over=True) == "RESULT_REPLACED" and stub.GetSchedule(name="s").spec.owner == "b"
+    assert apply("c", take_over=True) == ["RESULT_REPLACED"] and not stub.GetSchedule(name="s").spec.take_over
+    assert "take_over" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.ApplySchedules, owner="d", schedules=[{"name": "s", "topic": "reports", "every": duration(60), "take_over": True}])
 
 
 def test_a_schedule_runs_and_is_backfilled(stub):
@@ -288,6 +337,50 @@ def test_a_caller_watches_only_the_topics_that_it_may_read(start_server, tmp_pat
         push.Push(topic="other")
         listens(push, watcher, "mail")
         assert {event.topic for event in watcher.events} == {"mail"}
+
+
+def test_watches_count_as_streams_of_their_caller(start_server, tmp_path):
+    reader, other = Token("reader", scopes=("read",)), Token("other", scopes=("read",))
+    server = start_server(*FLAGS, "--tokens", str(TokenFile(tmp_path / "tokens", reader, other).path))
+    with channel(server.port) as open_channel:
+        stub, others = (Stub(open_channel, metadata=[("authorization", f"Bearer {token.secret}")]) for token in (reader, other))
+        watchers = [Watcher(stub) for _ in range(17)]
+        eventually(lambda: any(watcher.error for watcher in watchers), 20)
+        [refused] = [watcher.error for watcher in watchers if watcher.error]
+        assert refused.code() == grpc.StatusCode.UNAVAILABLE and "too_many_streams" in details(refused)
+        assert server.client().call("GET", "/v1/events", headers=reader.headers).code == "too_many_streams"
+        more = Watcher(others)  # another caller on the same connection
+        [watcher.call.cancel() for watcher in watchers[:2]]
+        eventually(lambda: "tarry_http_streams 15" in server.client().call("GET", "/metrics", headers=reader.headers).body.decode().splitlines(), 20)
+        assert not more.error
+
+
+def test_the_end_of_a_burst_that_is_lost_is_reported(server):
+    client = server.client()
+
+    def metric(name):
+        return next((float(line.split()[1]) for line in client.call("GET", "/metrics").body.decode().splitlines() if line.startswith(f"{name} ")), 0)
+
+    def push():
+        client.push_batch([{"topic": "t" * 100, "id": f"{pushed + n:0100}", "delay": "1h"} for n in range(1000)])
+        return pushed + 1000
+
+    with channel(server.port, **{"grpc.http2.bdp_probe": 0}) as open_channel:
+        call = Stub(open_channel).callable("Watch", "unary_stream")(MESSAGES.WatchRequest(kinds=["pushed"]), timeout=40)
+        eventually(lambda: metric("tarry_http_streams") == 1, 20)
+        time.sleep(0.2)
+        pushed = 0
+        while not metric("tarry_http_stream_events_lost_total"):
+            assert pushed < 50_000, "nothing is lost"
+            pushed = push()
+        pushed, lost = push(), 0
+        seen = 0
+        for event in call:
+            lost += event.count
+            seen += event.count or 1
+            if seen == pushed:
+                break
+        assert event.kind == "gap" and lost >= metric("tarry_http_stream_events_lost_total") >= 1000
 
 
 # ---- the description ----

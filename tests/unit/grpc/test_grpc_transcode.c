@@ -37,9 +37,10 @@ static Tarry__V1__ScheduleSpec *read_spec(const char *json)
     return spec;
 }
 
-static void expect_text(const ProtobufCMessage *message, const char *without, const char *json)
+static void expect_text(const ProtobufCMessage *message, const char *field, const char *json)
 {
     struct http_fault fault;
+    const char *const without[] = {"no_such_field", field, NULL};
     buffer_clear(&out);
     buffer_append_byte(&out, '{');
     assert_true(transcode_members(&out, message, without, &fault));
