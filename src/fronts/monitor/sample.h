@@ -42,7 +42,7 @@ struct monitor_sample_topic {
     int64_t paused_until_ms; /* wall clock; 0: not paused, or without end */
     int64_t stopped_ms;      /* since when it has ready jobs in groups that are paused or on hold */
     bool delivers;           /* its jobs are sent to a target */
-    bool is_breaker_open;    /* that of its target, as far as jobs wait for it */
+    const char *breaker; /* of its target, if jobs wait for it: "open" or "half_open"; else NULL */
 };
 
 struct monitor_sample {

@@ -116,15 +116,15 @@ static uint64_t taken_of(const struct monitor_sample_topic *topic)
     return topic->delivers ? topic->totals.acked : topic->totals.delivered;
 }
 
-/* Returns whether ready jobs of the topic wait because the breaker of its target is not closed. */
-static bool waits_for_breaker(const struct monitor_sampler *sampler,
-                              const struct monitor_sample_topic *topic, struct slice extension)
+/* Returns the state of the breaker of the topic's target if it is not closed and ready jobs wait for it; else NULL. */
+static const char *awaited_breaker(const struct monitor_sampler *sampler,
+                                   const struct monitor_sample_topic *topic, struct slice extension)
 {
     int64_t due_ms = topic->figures.oldest_ready_due_ms;
     if (!topic->delivers || !due_ms || sampler->making->wall_ms - due_ms < BREAKER_LATE_MS)
-        return false;
+        return NULL;
     const char *state = http_target_state(sampler->shared->hooks, extension);
-    return state && strcmp(state, "closed") != 0;
+    return state && strcmp(state, "closed") != 0 ? state : NULL;
 }
 
 /* Adds a topic. Returns false if out of memory. Until the sample is complete names have only a
@@ -154,7 +154,7 @@ static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic 
                                       .paused_ms = shown->paused ? now_ms : 0,
                                       .paused_until_ms = shown->paused_until_ms,
                                       .delivers = begins_with_deliver(shown->settings.extension)};
-    topic->is_breaker_open = waits_for_breaker(sampler, topic, shown->settings.extension);
+    topic->breaker = awaited_breaker(sampler, topic, shown->settings.extension);
     if (sampler->last)
         set_rates(topic->figures.rates, &topic->totals, before ? &before->totals : &none,
                   now_ms - sampler->last->inner_ms);

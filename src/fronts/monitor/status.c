@@ -436,8 +436,10 @@ static void append_topic(struct buffer *out, const struct monitor_status_problem
 
 static void append_breaker(struct buffer *out, const struct monitor_status_problem *problem)
 {
-    if (problem->topic->is_breaker_open)
-        buffer_append_text(out, " (the circuit breaker is open)");
+    const char *state = problem->topic->breaker;
+    if (state)
+        buffer_append_format(out, " (the circuit breaker is %s)",
+                             strcmp(state, "half_open") == 0 ? "half open" : state);
 }
 
 /* Appends the sentence of the row with its values. */

@@ -358,6 +358,13 @@ static int check_topic(struct call *call)
 
 /* ---- topics ---- */
 
+/* Returns the state of the topic's circuit breaker in words. */
+static const char *breaker_words(const json_t *topic)
+{
+    const char *state = json_string_value(json_object_get(topic, "breaker"));
+    return state && strcmp(state, "half_open") == 0 ? "half open" : state;
+}
+
 static void add_topic_row(struct show_table *table, const json_t *topic)
 {
     static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
@@ -374,7 +381,7 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
     else if (json_is_true(json_object_get(topic, "paused")))
         snprintf(pause, sizeof pause, "paused");
     else if (breaker_is_open(topic))
-        snprintf(pause, sizeof pause, "circuit breaker open");
+        snprintf(pause, sizeof pause, "circuit breaker %s", breaker_words(topic));
     show_table_add(table, pause);
 }
 

@@ -184,7 +184,8 @@ static const struct judged {
     const char *sentence;
     uint64_t ready, dead, held, leased;
     int64_t due_ms, taken_ms, paused_ms, stopped_ms; /* ago */
-    bool delivers, is_breaker_open, is_away, is_redis, is_full, is_moved;
+    const char *breaker;
+    bool delivers, is_away, is_redis, is_full, is_moved;
     int64_t late_ms;
     uint64_t late_count, process_bytes;
     bool is_memory_spent;
@@ -204,12 +205,15 @@ static const struct judged {
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
      .code = "stuck", .reports = "do not reach its target", .is_critical = true},
     {"stuck before an open breaker", .ready = 1, .due_ms = 61000, .taken_ms = 61000,
-     .delivers = true, .is_breaker_open = true, .code = "stuck",
+     .delivers = true, .breaker = "open", .code = "stuck",
      .reports = "do not reach its target (the circuit breaker is open): the oldest",
      .is_critical = true},
     {"a target that has begun to fail", .ready = 1, .due_ms = 11000, .delivers = true,
-     .is_breaker_open = true, .code = "late",
+     .breaker = "open", .code = "late",
      .reports = "too slow or fails (the circuit breaker is open): its oldest"},
+    {"a target that is tried", .ready = 1, .due_ms = 11000, .delivers = true,
+     .breaker = "half_open", .code = "late",
+     .reports = "too slow or fails (the circuit breaker is half open): its oldest"},
     {"a slow target", .ready = 1, .due_ms = 11000, .delivers = true, .code = "late",
      .reports = "the target of 't' is too slow or fails: its oldest"},
     {"a target that has not answered yet", .ready = 1, .leased = 1, .due_ms = 5 * MINUTE,
@@ -275,7 +279,7 @@ static void judge(const struct judged *judged, struct buffer *out)
     topic.paused_ms = judged->paused_ms ? sample.inner_ms - judged->paused_ms : 0;
     topic.stopped_ms = judged->stopped_ms ? sample.inner_ms - judged->stopped_ms : 0;
     topic.delivers = judged->delivers;
-    topic.is_breaker_open = judged->is_breaker_open;
+    topic.breaker = judged->breaker;
     sample.is_healthy = !judged->is_away;
     sample.is_redis = judged->is_redis;
     sample.is_accepting = !judged->is_full;
