@@ -180,8 +180,6 @@ static bool must_put_off(const struct http_connection *connection)
            (front->handshake_count >= HANDSHAKES_MAX || !list_is_empty(&front->put_off));
 }
 
-/* Provides the buffer of a read: the shared buffer, after a short leftover, or the connection's own
- * as far as the budget allows. */
 /* Returns how much of `room` one read may fill: a small part if the iteration is late, because many connections can have
  * large requests in it. */
 static unsigned read_bytes_of(const struct http_connection *connection, size_t room)
@@ -191,6 +189,8 @@ static unsigned read_bytes_of(const struct http_connection *connection, size_t r
     return (unsigned)(room < most ? room : most);
 }
 
+/* Provides the buffer of a read: the shared buffer, after a short leftover, or the connection's own
+ * as far as the budget allows. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct http_connection *connection = handle->data;

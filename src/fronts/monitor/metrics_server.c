@@ -122,7 +122,8 @@ const struct metric monitor_store_metrics[] = {
     [DISK_FULL] = {.name = "tarry_disk_full_seconds",
                    .type = PROMETHEUS_GAUGE,
                    .help = "Time until the disk of the data directory is full, if it continues to "
-                           "grow as in the last hour.",
+                           "grow as in the last hour, or as in the last quarter of an hour if "
+                           "that is less.",
                    .meaning = "Less than four hours: `tarry status` warns. All programs that use "
                               "the disk count. Runbook page *full*.",
                    .when = "while the disk of the embedded store fills up"},

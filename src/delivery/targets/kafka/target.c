@@ -48,7 +48,7 @@ struct kafka {
 struct kafka_record {
     char topic[TOPIC_BYTES_MAX + 1];
     struct buffer key;           /* may be empty */
-    bool has_key, has_body;      /* an empty one is sent, too */
+    bool has_key, has_body;      /* an empty one is also sent */
     rd_kafka_headers_t *headers; /* NULL once it is sent */
 };
 
