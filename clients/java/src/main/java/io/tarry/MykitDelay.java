@@ -16,7 +16,7 @@ import java.util.Objects;
  * MykitDelayDubboInterface delay = MykitDelay.of(MykitDelayDubboInterface.class, client);
  * }</pre>
  *
- * The same object can be the service of a Dubbo provider, so that remote consumers stay as they are, too. tarry's page "From mykit-delay" has the
+ * The same object can be the service of a Dubbo provider, so that remote consumers also stay as they are. tarry's page "From mykit-delay" has the
  * rules of each call; they are those of its HTTP calls.
  *
  * <p>The library does not depend on mykit-delay: methods are found by their names. A job is any bean with {@code getTopic()},
@@ -32,13 +32,21 @@ public final class MykitDelay {
     }
 
     /**
-     * An implementation of the interface. Its answers report every failure, as those of mykit-delay do; it throws nothing.
+     * An implementation of the interface. Its answers report every failure, as those of mykit-delay do; its calls throw nothing, unless a factory of the answers
+     * does.
      *
      * @param type   the interface of mykit-delay
      * @param client a client of the address that is given to {@code tarry serve --mykit}
+     * @throws IllegalArgumentException if the class of the answers of a call lacks {@code ok(Object)} or {@code error(String)}
      */
     public static <T> T of(Class<T> type, Client client) {
         MykitDelay delay = new MykitDelay(Objects.requireNonNull(client, "the client is missing"));
+        for (Method call : type.getMethods()) {
+            if (Modifier.isAbstract(call.getModifiers())) {
+                factory(call.getReturnType(), "ok", Object.class);
+                factory(call.getReturnType(), "error", String.class);
+            }
+        }
         return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (self, method, arguments) -> delay.invoke(self, method, arguments)));
     }
 
@@ -64,8 +72,8 @@ public final class MykitDelay {
                 return make(answers, "ok", Object.class, answer.get("data"));
             }
             return make(answers, "error", String.class, String.valueOf(answer.get("message")));
-        } catch (TarryException | IllegalArgumentException fault) {
-            return make(answers, "error", String.class, fault.getMessage());
+        } catch (RuntimeException fault) {
+            return make(answers, "error", String.class, Objects.requireNonNullElseGet(fault.getMessage(), fault::toString));
         }
     }
 
@@ -113,19 +121,28 @@ public final class MykitDelay {
         } catch (NoSuchMethodException missing) {
             return null;
         } catch (IllegalAccessException | InvocationTargetException fault) {
-            throw new IllegalArgumentException("cannot read '" + name + "' of the job: " + fault, fault);
+            throw new IllegalArgumentException("cannot read '" + name + "' of the job: " + (fault.getCause() == null ? fault : fault.getCause()), fault);
         }
     }
 
-    private static Object make(Class<?> answers, String method, Class<?> parameter, Object value) {
+    /** The static method of the answers that makes one. */
+    private static Method factory(Class<?> answers, String method, Class<?> parameter) {
         try {
             Method factory = answers.getMethod(method, parameter);
             if (!Modifier.isStatic(factory.getModifiers())) {
                 throw new IllegalArgumentException(answers.getName() + "." + method + " is not static");
             }
-            return factory.invoke(null, value);
+            return factory;
+        } catch (NoSuchMethodException missing) {
+            throw new IllegalArgumentException(answers.getName() + " lacks the static method " + method + "(" + parameter.getSimpleName() + ")", missing);
+        }
+    }
+
+    private static Object make(Class<?> answers, String method, Class<?> parameter, Object value) {
+        try {
+            return factory(answers, method, parameter).invoke(null, value);
         } catch (ReflectiveOperationException fault) {
-            throw new IllegalArgumentException(answers.getName() + " lacks the static method " + method + "(" + parameter.getSimpleName() + ")", fault);
+            throw new IllegalArgumentException("cannot make an answer by " + answers.getName() + "." + method + ": " + fault, fault);
         }
     }
 }
