@@ -1,7 +1,10 @@
 """The max_jobs of a topic and of its groups: the share of one shard of eight, rounded up."""
 
 import state
-from abi import CREATED, GROUP_FULL, GROUP_PUT, NOT_EMPTY, OK, REPLACED, TOPIC_FULL, TOPIC_PUT, flow, job, settings
+from abi import ACK, CREATED, GROUP_FULL, GROUP_PUT, NOT_EMPTY, OK, REPLACED, TOPIC_FULL, TOPIC_PUT, batch, flow, job, settings
+
+
+CLOSE = 7
 
 
 def statuses(answers):
@@ -67,3 +70,27 @@ def test_more_jobs_than_one_call_may_count_are_not_counted(shard):
     assert shard.group(GROUP_PUT, "t", "a", max_jobs=8)[0] == NOT_EMPTY
     assert shard.group(GROUP_PUT, "t", "a", weight=2)[0] == OK
     state.topic_change(shard.client, shard.tag, "t", delayed=1)
+
+
+def waiting(shard):
+    return shard.client.hgetall(f"{shard.tag}:waits:t")
+
+
+def test_a_job_that_waits_for_members_counts_once(shard):
+    """It is looked at when its batch must be closed, and again at the end of its wait."""
+    put_group_jobs(shard, 8)
+    shard.push("t", job("w", group="a", batch=batch(waits=True, close=1000, wait=5000)), job("dies", group="b", batch=batch(waits=True, close=1000, wait=5000)))
+    shard.push("m", job("member", batch=batch(of=("t", "w"))))
+    assert waiting(shard) == {b"a": b"1", b"b": b"1"}
+    shard.change("t", (CLOSE, "w"))
+    shard.jump(1001)
+    shard.advance_all()
+    assert waiting(shard) == {b"a": b"1"}
+    assert statuses(shard.push("t", job("more", group="a", delay=1000), job("free", group="b", delay=1000))) == [GROUP_FULL, CREATED]
+    shard.jump(4001)
+    shard.advance_all()
+    assert waiting(shard) == {}
+    assert {taken.id for taken in shard.take("t")} == {b"w", b"free"}
+    assert statuses(shard.push("t", job("more", group="a", delay=1000))) == [GROUP_FULL], "the leased job counts"
+    [member] = shard.take("m")
+    shard.answer((ACK, member.delivery))

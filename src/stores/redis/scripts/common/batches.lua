@@ -495,6 +495,10 @@ function batches.due(t, j)
     local b = batches.own(t, j)
     if not b then return false end
     count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+    if t.flow then
+        flow.tried(t, j, -1)
+        flow.delayed(t, flow.group_of(j), -1)
+    end
     if b.is_swept then
         b.is_swept = sweep(b)
         change(b)
