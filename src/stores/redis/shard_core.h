@@ -90,11 +90,16 @@ struct redis_move {
 /* ---- mail: what a shard has for others (shard_mail.c) ---- */
 
 struct redis_mail {
-    bool is_due, is_asking; /* an answer reported mail; the call that returns it is in progress */
-    struct list letters;    /* in progress */
-    struct list held;       /* replies that wait for the mail of their calls: of the next round, */
-    struct list leaving;    /* and of this one */
-    int64_t held_since_us;  /* boot: since when the first of them waits */
+    bool is_due;           /* an answer reported mail */
+    bool is_asking;        /* the call that returns it is in progress */
+    struct list letters;   /* in progress */
+    uint32_t arrived;      /* letters of this round that have reached the other shard */
+    uint32_t dropped;      /* those that have not */
+    int64_t retry_us;      /* boot: no round begins before, as none of the last letters arrived */
+    struct list held;      /* replies that wait for the next round */
+    int64_t held_since_us; /* boot: since when the first of them waits */
+    struct list leaving;   /* replies that wait for this round */
+    int64_t leaving_since_us; /* boot: since when the first of them waits */
 };
 
 struct redis_shard {

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { MAIL_HOLD_US = 200 * 1000 };
+enum { MAIL_HOLD_US = 200 * 1000, RETRY_US = 100 * 1000 };
 
 /* Something that is carried: first to another shard, then confirmed in its own. */
 struct redis_letter {
@@ -47,7 +47,7 @@ static void release(struct redis_shard *shard, struct list *held)
 void redis_mail_hold(struct redis_shard *shard, struct redis_soon *soon)
 {
     struct redis_mail *mail = &shard->mail;
-    if (list_is_empty(&mail->held) && list_is_empty(&mail->leaving))
+    if (list_is_empty(&mail->held))
         mail->held_since_us = clock_boot_us();
     mail->is_due = true; /* a round that began before may have ended */
     list_add_last(&mail->held, &soon->list);
@@ -59,7 +59,8 @@ static void round_over(struct redis_shard *shard)
     if (mail->is_asking || !list_is_empty(&mail->letters))
         return;
     release(shard, &mail->leaving);
-    mail->held_since_us = clock_boot_us();
+    if (mail->dropped && !mail->arrived)
+        mail->retry_us = clock_boot_us() + RETRY_US;
     reactor_iterate_again(shard->options.reactor);
 }
 
@@ -112,10 +113,15 @@ static void letter_arrived(struct redis_part_call *call, enum queue_status statu
                            const struct redis_part_answer *answer)
 {
     struct redis_letter *letter = list_entry(call, struct redis_letter, call);
-    if (status == QUEUE_OK && letter->shard && !letter->shard->freeing)
+    struct redis_shard *shard = letter->shard;
+    if (status == QUEUE_OK && shard && !shard->freeing) {
+        shard->mail.arrived++;
         letter_confirm(letter, answer);
-    else
-        letter_end(letter);
+        return;
+    }
+    if (shard)
+        shard->mail.dropped++;
+    letter_end(letter);
 }
 
 /* Returns the home of a batch; NULL: the name is malformed. */
@@ -185,20 +191,25 @@ static struct redis_shard *read_order(struct redis_letter *letter, struct slice 
     return options->peer_at(options->learned_ctx, letter->place);
 }
 
-/* Reads a letter and sends it. Returns false if it is malformed, or memory runs out. */
-static bool letter_send(struct redis_letter *letter, struct slice rest)
+enum sending { SENDING_BEGUN, SENDING_MALFORMED, SENDING_DROPPED };
+
+/* Reads a letter and sends it. Drops it if its shard is unreachable, or memory runs out: it is
+ * stored, so a later round carries it. */
+static enum sending letter_send(struct redis_letter *letter, struct slice rest)
 {
     struct redis_part_text text;
     struct redis_shard *to =
         letter->kind == 'r' ? read_report(letter, &rest, &text) : read_order(letter, &rest, &text);
     if (!to || rest.len > sizeof letter->name)
-        return false;
+        return SENDING_MALFORMED;
     memcpy(letter->name, rest.at, letter->name_bytes = rest.len);
     redis_part_name(&text, rest);
     if (letter->kind == 'r')
         to = home_of(letter);
+    if (!to)
+        return SENDING_MALFORMED;
     letter->call.done = letter_arrived;
-    return to && redis_part_send(to, &letter->call, &text);
+    return to->up && redis_part_send(to, &letter->call, &text) ? SENDING_BEGUN : SENDING_DROPPED;
 }
 
 static void letter_read(struct redis_shard *shard, struct slice text)
@@ -209,11 +220,14 @@ static void letter_read(struct redis_shard *shard, struct slice text)
     letter->shard = shard;
     letter->kind = text.at[0];
     list_add_last(&shard->mail.letters, &letter->list);
-    if (letter_send(letter, slice_make(text.at + 1, text.len - 1)))
+    enum sending sending = letter_send(letter, slice_make(text.at + 1, text.len - 1));
+    if (sending == SENDING_BEGUN)
         return;
     list_remove(&letter->list);
     free(letter);
-    redis_shard_log_malformed(shard, REDIS_MAIL);
+    shard->mail.dropped++;
+    if (sending == SENDING_MALFORMED)
+        redis_shard_log_malformed(shard, REDIS_MAIL);
 }
 
 /* ---- a round ---- */
@@ -250,6 +264,9 @@ static void round_begin(struct redis_shard *shard)
     redis_shard_call_init(&asking->call, REDIS_MAIL, true, on_mail);
     mail->is_due = false;
     mail->is_asking = true;
+    mail->arrived = mail->dropped = 0;
+    if (!list_is_empty(&mail->held))
+        mail->leaving_since_us = mail->held_since_us;
     while (!list_is_empty(&mail->held)) {
         struct list *first = mail->held.next;
         list_remove(first);
@@ -265,20 +282,46 @@ bool redis_mail_is_busy(const struct redis_shard *shard)
     return mail->is_due || mail->is_asking || !list_is_empty(&mail->letters);
 }
 
+/* Begins a round if one is due. Returns how long it must wait for its time; INT64_MAX: not for that. */
+static int64_t round_step(struct redis_shard *shard, int64_t now_us)
+{
+    struct redis_mail *mail = &shard->mail;
+    if (!mail->is_due || mail->is_asking || !list_is_empty(&mail->letters) || !shard->up ||
+        shard->stopping)
+        return INT64_MAX;
+    if (mail->retry_us > now_us)
+        return mail->retry_us - now_us;
+    round_begin(shard);
+    return INT64_MAX;
+}
+
+/* Releases replies that have waited for long enough. Returns how long they may still wait, in us;
+ * INT64_MAX: none waits. */
+static int64_t held_step(struct redis_shard *shard, struct list *held, int64_t since_us,
+                         int64_t now_us)
+{
+    int64_t left_us = since_us + MAIL_HOLD_US - now_us;
+    if (list_is_empty(held))
+        return INT64_MAX;
+    if (left_us > 0 && !shard->stopping)
+        return left_us;
+    release(shard, held);
+    reactor_iterate_again(shard->options.reactor);
+    return INT64_MAX;
+}
+
 int64_t redis_mail_step(struct redis_shard *shard, int64_t now_ms)
 {
     struct redis_mail *mail = &shard->mail;
-    if (mail->is_due && !mail->is_asking && list_is_empty(&mail->letters) && shard->up &&
-        !shard->stopping)
-        round_begin(shard);
-    if (list_is_empty(&mail->held) && list_is_empty(&mail->leaving))
-        return INT64_MAX;
-    if (clock_boot_us() - mail->held_since_us < MAIL_HOLD_US && !shard->stopping)
-        return now_ms + MAIL_HOLD_US / 1000;
-    release(shard, &mail->leaving);
-    release(shard, &mail->held);
-    reactor_iterate_again(shard->options.reactor);
-    return INT64_MAX;
+    int64_t now_us = clock_boot_us();
+    int64_t first_us = round_step(shard, now_us);
+    int64_t held_us = held_step(shard, &mail->held, mail->held_since_us, now_us);
+    int64_t leaving_us = held_step(shard, &mail->leaving, mail->leaving_since_us, now_us);
+    if (held_us < first_us)
+        first_us = held_us;
+    if (leaving_us < first_us)
+        first_us = leaving_us;
+    return first_us == INT64_MAX ? INT64_MAX : now_ms + (first_us + 999) / 1000;
 }
 
 void redis_mail_fini(struct redis_shard *shard)

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import time
 
 import pytest
 from batch_kills import complete_while_killed
-from redis_servers import RedisServer
+from redis_servers import Cluster, RedisServer
+from redis_serving import metric
 from server import BINARY, eventually
 
 BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", "40"))
@@ -41,3 +43,41 @@ def test_fsck_accepts_open_batches(redis, start_server):
         client.ack(job["lease"])
     done = subprocess.run([str(BINARY), "fsck", "--store", redis.url], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def homes_of(cluster, topic, count):
+    """Returns, for each server, the id of one of these jobs that wait there, by its index."""
+    found = {}
+    for index, server in enumerate(cluster.servers):
+        for key in server.client().keys("*:batches"):
+            found[index] = sorted(server.client().hkeys(key))[0].partition(b"\0")[2].decode()
+    assert len(found) == len(cluster.servers), f"{count} jobs of {topic} are in {sorted(found)}"
+    return found
+
+
+def jobs_at(server, topic):
+    """Returns the ids of the topic's jobs on this server."""
+    return {ident.decode() for key in server.client().keys(f"*:job:{topic}") for ident in server.client().hkeys(key)}
+
+
+def test_an_unreachable_shard_does_not_hold_back_the_counts_of_others(start_server):
+    with Cluster("--cluster-require-full-coverage", "no", timeout_ms=60_000) as cluster:
+        server = start_server("--store", cluster.url, "--shards", "3", "--store-timeout", "4s")
+        client = server.client()
+        for number in range(20):
+            client.good("PUT", f"/v1/topics/t/jobs/w{number}?waits=true")
+        homes = homes_of(cluster, "t", 20)
+        for index in (0, 1):
+            for number in range(60):
+                client.good("PUT", f"/v1/topics/m{index}/jobs/{number}?batch_topic=t&batch_id={homes[index]}")
+        leases = [{job["id"]: job["lease"] for job in client.take(f"m{index}", max=60)} for index in (0, 1)]
+        living = [[leases[index][ident] for ident in jobs_at(cluster.servers[2], f"m{index}")] for index in (0, 1)]
+        assert min(map(len, living)) > 5 and client.get("t", homes[1])["waits_for"] == 60
+        cluster.servers[0].kill()
+        eventually(lambda: metric(server, "tarry_redis_shards_up") == 2, 20)
+        for number, (lost, counted) in enumerate(zip(living[0][:4], living[1][:4]), 1):
+            before = time.monotonic()
+            client.ack(lost)
+            client.ack(counted)
+            assert client.get("t", homes[1])["waits_for"] == 60 - number, "the count is behind an ack that was answered"
+            assert time.monotonic() - before < 2
