@@ -28,10 +28,10 @@ void mysql_row_wait_ends(struct mysql_link *link, struct mysql_row *row, bool is
 /* ---- calls with statements of their own (calls.c) ---- */
 
 void mysql_append_calls(struct mysql_link *link);
-/* Appends statements that run after the rows of the transaction are written. */
-/* Appends, after the commit of each tenth upkeep, queries of the health. An account without the right to see all
- * transactions does not ask for them again. */
+/* Appends, after the commit of each tenth upkeep, queries of the health. If the account lacks the
+ * right to see all transactions, they are not sent again. */
 void mysql_append_health(struct mysql_link *link);
+/* Appends statements that run after the rows of the transaction are written. */
 void mysql_append_call_ends(struct mysql_link *link);
 /* Ends a step of a purge or redrive, and determines whether another one must follow. */
 void mysql_call_steps_on(struct mysql_link *link, struct sql_call *call);
