@@ -887,6 +887,15 @@ def test_each_field_of_the_packed_values_is_found_wrong_and_put_right(shard, dam
     assert {found.id for found in shard.take("t")} >= {b"delayed", b"fresh", b"retrying"}
 
 
+def test_too_many_delayed_jobs_to_count_them_by_group_are_noted(shard):
+    fill(shard)
+    with_groups(stop_counting)(shard)
+    shard.check = False  # a count of jobs that do not exist
+    state.topic_change(shard.client, shard.tag, "t", delayed=100_001)
+    assert [found for found in Check(shard).findings if "too many delayed jobs to count those of each group" in found.what]
+    must_be_mended(shard)
+
+
 # ---- what is left of a topic ----
 
 def with_all_keys(shard):

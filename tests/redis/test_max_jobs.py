@@ -1,5 +1,6 @@
 """The max_jobs of a topic and of its groups: the share of one shard of eight, rounded up."""
 
+import abi
 import state
 from abi import ACK, CREATED, GROUP_FULL, GROUP_PUT, NOT_EMPTY, OK, REPLACED, TOPIC_FULL, TOPIC_PUT, batch, flow, job, settings
 
@@ -94,3 +95,17 @@ def test_a_job_that_waits_for_members_counts_once(shard):
     assert statuses(shard.push("t", job("more", group="a", delay=1000))) == [GROUP_FULL], "the leased job counts"
     [member] = shard.take("m")
     shard.answer((ACK, member.delivery))
+
+
+def test_more_bytes_than_one_call_may_read_are_not_counted(shard):
+    shard.push("t", *(job(f"{i}", b"x" * 1000, group="a", delay=3_600_000) for i in range(200)))
+    text = abi.library()
+    assert text.count(b"256 * 2 ^ 20") == 1
+    shard.client.execute_command("FUNCTION", "LOAD", "REPLACE", text.replace(b"256 * 2 ^ 20", b"150000"))
+    try:
+        assert put_group_jobs(shard, 8) == NOT_EMPTY
+        assert shard.group(GROUP_PUT, "t", "a", max_jobs=8)[0] == NOT_EMPTY
+        shard.purge("t", state=1, most=100)
+        assert put_group_jobs(shard, 8) == OK
+    finally:
+        shard.client.execute_command("FUNCTION", "LOAD", "REPLACE", text)

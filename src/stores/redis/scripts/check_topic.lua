@@ -357,7 +357,9 @@ end
 local function check_delayed(settings)
     if not t.flow.counts then
         if must_count(settings) then
-            if find(t.name, '', 'does not count the delayed jobs of its groups, which have a maximum of jobs', 'counted') then flow.count_all(t) end
+            if not flow.may_count(t) then
+                find(t.name, '', 'has too many delayed jobs to count those of each group in one step', 'run it again when there are fewer', 3)
+            elseif find(t.name, '', 'does not count the delayed jobs of its groups, which have a maximum of jobs', 'counted') then flow.count_all(t) end
         elseif call('EXISTS', t.waits) == 1 and find(t.name, '', 'has counts of delayed jobs of groups, and nothing asks for them', 'dropped') then
             call('DEL', t.waits)
         end

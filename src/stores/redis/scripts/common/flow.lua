@@ -421,7 +421,7 @@ end
 
 -- ---- how many jobs a group has, where group_max_jobs or max_jobs limits them ----
 
-local COUNTED_MAX = 100000 -- delayed jobs that one call counts
+local COUNTED_MAX, READ_MAX = 100000, 256 * 2 ^ 20 -- delayed jobs, and bytes of their records, that one call reads to count them
 
 -- A delayed job of the group was added (1) or removed (-1), if they are counted.
 function flow.delayed(t, name, step)
@@ -439,30 +439,47 @@ local function delayed_settle(t)
     end
 end
 
--- Returns how many delayed jobs each group has, by their records.
-function flow.delayed_found(t)
-    local found = {}
-    local function add(key)
+-- Calls `act` with the ids of the delayed jobs, 64 at a time, until it returns true. Returns whether it did.
+local function delayed_each(t, act)
+    local function visit(key)
         local members = call('ZRANGE', key, '0', '-1')
         for from = 1, #members, 64 do
             local ids = {}
             for i = from, min(from + 63, #members) do ids[#ids + 1] = sub(members[i], 7) end
-            for _, record in ipairs(call('HMGET', t.jobs, unpack(ids))) do
-                if record then
-                    local name = flow.group_in(record)
-                    found[name] = (found[name] or 0) + 1
-                end
+            if act(ids) then return true end
+        end
+        return false
+    end
+    if visit(t.fresh) then return true end
+    for _, leaf in ipairs(call('ZRANGE', t.index, '0', '-1')) do
+        if visit(t.leaf .. leaf) then return true end
+    end
+    return false
+end
+
+-- Returns how many delayed jobs each group has, by their records.
+function flow.delayed_found(t)
+    local found = {}
+    delayed_each(t, function(ids)
+        for _, record in ipairs(call('HMGET', t.jobs, unpack(ids))) do
+            if record then
+                local name = flow.group_in(record)
+                found[name] = (found[name] or 0) + 1
             end
         end
-    end
-    add(t.fresh)
-    for _, leaf in ipairs(call('ZRANGE', t.index, '0', '-1')) do add(t.leaf .. leaf) end
+    end)
     return found
 end
 
 -- Returns whether the topic counts the jobs of its groups, or may begin to.
 function flow.may_count(t)
-    return t.flow and t.flow.counts or t.f[AT.delayed] + t.f[AT.retrying] <= COUNTED_MAX
+    if t.flow and t.flow.counts then return true end
+    if t.f[AT.delayed] + t.f[AT.retrying] > COUNTED_MAX then return false end
+    local bytes = 0
+    return not delayed_each(t, function(ids)
+        for i = 1, #ids do bytes = bytes + call('HSTRLEN', t.jobs, ids[i]) end
+        return bytes > READ_MAX
+    end)
 end
 
 -- From now on the delayed jobs of each group are counted; the ready and the leased ones are known.
