@@ -341,8 +341,8 @@ class Shard:
 
     # ---- the scripts ----
 
-    def hello(self, run="run", shards=8, name="", drawn=b"0123456789abcdef", held=None, known=b""):
-        answer = self.call("hello", run, shards, name, drawn, "" if held is None else held, known)
+    def hello(self, run="run", shards=8, name="", drawn=b"0123456789abcdef", held=None, known=b"", place=0):
+        answer = self.call("hello", run, shards, name, drawn, "" if held is None else held, known, place)
         answer.is_new, answer.shards, answer.sequence, rest = unpack(">BI4I6", answer.rest)
         answer.lease_key, answer.mark, answer.name = rest[:16], rest[16:24], rest[24:]
         return answer

@@ -31,8 +31,24 @@ class Queue:
 
     def __init__(self, client):
         self.shards = [Shard(client, tag=f"{{tarry:{place}}}") for place in range(SHARDS)]
-        for shard in self.shards:
-            shard.hello(shards=SHARDS)
+        for place in range(SHARDS):
+            self.greet(place)
+
+    def greet(self, place, run="run"):
+        self.shards[place].hello(run=run, shards=SHARDS, place=place)
+
+    def keys(self, place):
+        """What a shard has stored."""
+        client = self.shards[place].client
+        return {key: client.dump(key) for key in client.keys(self.shards[place].tag + ":*")}
+
+    def fail_over(self, place, keys):
+        """The shard gets another master, which has only these keys."""
+        client = self.shards[place].client
+        client.delete(*client.keys(self.shards[place].tag + ":*"))
+        for key, value in keys.items():
+            client.restore(key, 0, value)
+        self.greet(place, run="another")
 
     def parts(self, place, *texts):
         """Sends calls to a shard: (status, number, depth, on_dead, version, orders) of each."""
@@ -72,8 +88,8 @@ class Queue:
         elif kind == b"o":
             number, to, orders, name = unpack(">I6I2B", rest)
             for _ in range(repeats):
-                self.parts(to, pack(">BI6I6B", FOLLOW, number, 0, orders) + name)
-            confirm = place, pack(">BI2I6B", FOLLOWED, to, number, orders) + name
+                answer = self.parts(to, pack(">BI6I6B", FOLLOW, number, 0, orders) + name)[0]
+            confirm = place, pack(">BI2I6BI6", FOLLOWED, to, number, orders, answer[4]) + name
         else:
             join, number, to, name = unpack(">I6I6I2", rest)
             for _ in range(repeats):
@@ -261,7 +277,9 @@ def test_a_member_of_an_earlier_batch_of_the_same_id_is_an_ordinary_job(queue):
     queue.add(1, "old")
     queue.shards[HOME].change("t", (CANCEL, "w"))
     queue.begin()
-    queue.add(1, "new")
+    assert queue.add(1, "new") == UNAVAILABLE, "an order about the old members may be on its way"
+    queue.carry_all()
+    assert queue.add(1, "new") == CREATED
     queue.close()
     queue.carry_all()
     for taken in queue.take(1):
@@ -282,10 +300,147 @@ def test_a_new_master_has_everything_reported_again(queue):
     for key, value in before.items():  # the home has another master, which lacks the report
         client.delete(key)
         client.restore(key, 0, value)
-    queue.shards[HOME].hello(run="another", shards=SHARDS)
+    queue.greet(HOME, run="another")
     queue.close()
     queue.carry_all()
     assert queue.outcome() == "acked=1 dead=0 cancelled=0 expired=0 missing=0"
+
+
+def ack_all(queue, place):
+    queue.shards[place].answer(*[(ACK, taken.delivery) for taken in queue.take(place)])
+
+
+def test_a_home_that_lost_a_report_and_its_join_waits_for_the_member(queue):
+    queue.begin()
+    before = queue.keys(HOME)
+    assert queue.add(1, "m") == CREATED
+    queue.carry_all()
+    queue.fail_over(HOME, before)
+    queue.close()
+    assert queue.outcome() is None, "no shard has reported yet"
+    queue.carry_all()
+    assert queue.outcome() is None, "the member is unfinished"
+    ack_all(queue, 1)
+    queue.carry_all()
+    assert queue.outcome() == "acked=1 dead=0 cancelled=0 expired=0 missing=0"
+    assert queue.is_empty()
+
+
+def test_a_push_whose_join_was_lost_is_rejected(queue):
+    queue.begin()
+    before = queue.keys(HOME)
+    join = queue.join(1)
+    queue.fail_over(HOME, before)
+    queue.close()
+    queue.carry_all()
+    assert queue.outcome() == "acked=0 dead=0 cancelled=0 expired=0 missing=0"
+    assert queue.push(1, "late", join) == (UNAVAILABLE, 0)
+    assert queue.is_empty()
+
+
+def test_a_batch_does_not_wait_for_members_that_were_lost(queue):
+    queue.begin()
+    queue.add(2, "acked")
+    ack_all(queue, 2)
+    queue.carry_all()
+    before = queue.keys(1)
+    for number in range(3):
+        assert queue.add(1, f"lost{number}") == CREATED
+    queue.shards[1].answer((ACK, queue.take(1, 1)[0].delivery))
+    queue.carry_all()
+    queue.fail_over(1, before)
+    queue.close()
+    assert queue.outcome() is None
+    queue.carry_all()
+    assert queue.outcome() == "acked=2 dead=0 cancelled=0 expired=0 missing=0", "the acked one of the lost ones was acked"
+    assert queue.is_empty()
+
+
+def test_a_home_rejects_a_member_that_joined_before_the_batch_was_stopped(queue):
+    queue.begin(on_dead=STOP)
+    queue.add(HOME, "dies")
+    join, early = queue.join(HOME), queue.join(1)
+    queue.leave(early, queue.push(1, "early", early)[1])
+    queue.shards[HOME].answer((REFUSE, queue.take(HOME)[0].delivery))
+    assert queue.push(HOME, "late", join) == (CLOSED, 0)
+    queue.leave(join, 0)
+    queue.carry_all()
+    assert queue.outcome() == "acked=0 dead=1 cancelled=1 expired=0 missing=0"
+
+
+def test_a_home_rejects_a_member_that_joined_before_the_batch_was_cancelled(queue):
+    queue.begin()
+    join = queue.join(HOME)
+    queue.shards[HOME].change("t", (CANCEL, "w", {"when": WITH_MEMBERS}))
+    assert queue.push(HOME, "late", join) == (CLOSED, 0)
+    queue.leave(join, 0)
+    queue.carry_all()
+    assert queue.is_empty() and not queue.take(HOME)
+
+
+def test_a_report_that_overtakes_a_cancel_does_not_lose_it(queue):
+    queue.begin()
+    queue.add(1, "a")
+    queue.add(1, "b")
+    queue.carry_all()
+    queue.shards[1].answer((ACK, queue.take(1, 1)[0].delivery))
+    queue.shards[HOME].change("t", (CANCEL, "w", {"when": WITH_MEMBERS}))
+    [report] = queue.letters(1)
+    queue.carry(1, report)
+    queue.carry_all()
+    assert not queue.take(1) and queue.is_empty()
+
+
+def test_a_new_batch_of_the_same_id_does_not_lose_the_cancel_of_the_old_one(queue):
+    queue.begin()
+    queue.add(1, "old")
+    queue.carry_all()
+    queue.shards[HOME].change("t", (CANCEL, "w", {"when": WITH_MEMBERS}))
+    queue.begin()
+    assert queue.add(1, "new") == UNAVAILABLE
+    queue.carry_all()
+    assert not queue.take(1), "the old one is cancelled"
+    assert queue.add(1, "new") == CREATED
+
+
+def test_letters_that_cannot_be_carried_do_not_keep_back_the_others(queue):
+    count, guest = 250, queue.shards[1]
+    guest.check = queue.shards[HOME].check = False
+    names = [f"w{number}" for number in range(count)]
+    queue.shards[HOME].push("t", *[job(name, batch=batch(waits=True)) for name in names])
+    joins = {name: queue.join(1, waiting=b"t\0" + name.encode()) for name in names}
+    guest.push_call("m", *[job("of-" + name, batch=batch(of=("t", name), join=join)) for name, join in joins.items()])
+    last = queue.join(1, waiting=b"t\0w0")
+    guest.push_call("m", job("last", batch=batch(of=("t", "w0"), join=last)))
+
+    def collected():
+        found = {letter[letter.index(b"t\0w"):] for letter in queue.letters(1)}
+        assert len(found) == 100 and b"t\0w0" in found, "the newest report is always among them"
+        return found
+
+    seen = set()
+    for _ in range(300):
+        seen |= collected()
+        if len(seen) == count:
+            break
+    assert len(seen) == count
+    for shard in queue.shards:
+        shard.jump(JOIN_MS + 1)
+    joined = set()
+    for _ in range(300):
+        joined |= {letter for letter in queue.letters(HOME) if letter[:1] == b"j"}
+        if len(joined) == count + 1:
+            break
+    assert len(joined) == count + 1
+    for name in names:
+        queue.shards[HOME].change("t", (CANCEL, name))
+    ordered = set()
+    for _ in range(300):
+        ordered |= {letter for letter in queue.letters(HOME) if letter[:1] == b"o"}
+        if len(ordered) == count:
+            break
+    assert len(ordered) == count
+    guest.check = queue.shards[HOME].check = True
 
 
 class Story:

@@ -81,6 +81,7 @@ struct redis_session_options {
     char tag[REDIS_TAG_BYTES];
     char server[9]; /* 8 random hex digits that name this server in tickets and messages */
     char *name;     /* the queue's (REDIS_NAME_BYTES), from hello; NULL: not the first shard */
+    uint32_t place; /* of the shard in its generation */
     uint32_t shards, generation; /* number of shards, and their generation */
     uint32_t wait_replicas;
     enum redis_durability require_durability; /* the session takes no calls with less */

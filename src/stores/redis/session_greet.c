@@ -91,7 +91,7 @@ static void send_hello(struct redis_session *session)
     char core[SESSION_CORE_BYTES];
     random_bytes(lease_key, sizeof lease_key); /* for a shard without a key */
     bool is_held = session->options.test_clock_ms != 0;
-    session_script(session, out, REDIS_HELLO, 6);
+    session_script(session, out, REDIS_HELLO, 7);
     name_run(session, run);
     memcpy(session->greeted_replication_id, session->master.replication_id,
            sizeof session->greeted_replication_id);
@@ -106,6 +106,7 @@ static void send_hello(struct redis_session *session)
     if (session->has_lease_key)
         session_name_core(session, core);
     redis_command_arg(out, slice_make(core, session->has_lease_key ? sizeof core : 0));
+    redis_command_number(out, session->options.place);
     session->asked_us = clock_inner_us();
 }
 

@@ -757,6 +757,7 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .topology = options->topology,
                                             .url = options->url,
                                             .name = options->place == 0 ? options->name : NULL,
+                                            .place = options->place,
                                             .shards = options->generation.shards,
                                             .generation = options->generation.number,
                                             .wait_replicas = options->wait_replicas,

@@ -98,6 +98,7 @@ static void letter_confirm(struct redis_letter *letter, const struct redis_part_
         redis_part_number(&text, letter->place, 2);
         redis_part_number(&text, letter->number, 6);
         redis_part_number(&text, letter->orders, 1);
+        redis_part_number(&text, answer->version, 6);
         redis_part_name(&text, letter_name(letter));
     } else {
         text = redis_part_begin(REDIS_PART_LEAVE);

@@ -26,8 +26,8 @@ local function carry_out_one(text)
         a, b, c, at = unpack_from('>I6I6B', text, at)
         return parts.follow(a, sub(text, at), b, c)
     elseif verb == FOLLOWED then
-        a, b, c, at = unpack_from('>I2I6B', text, at)
-        return parts.followed(a, b, sub(text, at), c)
+        a, b, c, d, at = unpack_from('>I2I6BI6', text, at)
+        return parts.followed(a, b, sub(text, at), c, d)
     elseif verb == FENCE then
         a, b, c, at = unpack_from('>I2I6I6', text, at)
         return parts.fence(a, b, c, sub(text, at))

@@ -2,6 +2,7 @@
 -- Greets a server that has reached the shard's master: creates the shard if it is new, and returns its state.
 local run, shards, name, drawn, held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]) -- held: the time of a new, stopped clock
 local known = ARGV[6] or '' -- the end of the lease key of the core that the server used before; empty: none
+local place = tonumber(ARGV[7])
 local DAY_MS, TICKETS_LOOKED_AT = 86400000, 64
 
 -- Where jobs are left of a shard whose core was lost, numbers begin above any given out.
@@ -22,14 +23,14 @@ if more.run ~= run then
     more.run = run
     core_more_set(more)
     sequence = number_beyond(sequence)
-    parts.report_all()
+    parts.report_all(place)
 end
 
 -- The server used another core before, with numbers that this one does not know.
 if known ~= '' and more.lease_key ~= '' and sub(more.lease_key, -8) ~= known then
     core_more_set(more)
     sequence = number_beyond(sequence)
-    parts.report_all()
+    parts.report_all(place)
 end
 
 -- Servers check leases with this key. The first server that greets has drawn it, for all of them; a core that a check made has no key.

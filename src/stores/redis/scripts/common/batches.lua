@@ -3,7 +3,7 @@
 function batches.define()
 
 local STATE, STATE_BYTES = '>BBBI6I4I4I4I4I4I4I6I6BI6', 52
-local CLOSED, ENDED, STOPPED, SWEPT, PARTS = 1, 2, 4, 8, 16 -- bits of a state. SWEPT: the cancel of the members goes on; PARTS: other shards may have members
+local CLOSED, ENDED, STOPPED, SWEPT, PARTS = 1, 2, 4, 8, 16 -- bits of a state. SWEPT: the cancel of the members continues; PARTS: other shards may have members
 local HOLD, STOP = 2, 3                          -- effects of a dead member
 local UNFINISHED, ACKED, DEAD_MEMBER, CANCELLED_MEMBER, EXPIRED = 1, 2, 3, 4, 5
 local OUTCOMES = {acked = ACKED, cancelled = CANCELLED_MEMBER, expired = EXPIRED, died = DEAD_MEMBER, purged = CANCELLED_MEMBER}
@@ -11,7 +11,7 @@ local MEMBERS_MAX, BATCHES_MAX, DEPTH_MAX = 1000000, 100000, 16
 local CLOSED_STATUS, NO_BATCH, WAITS, TOO_MANY_BATCHES, TOO_MANY_MEMBERS = batches.CLOSED, batches.NO_BATCH, batches.WAITS, batches.TOO_MANY, batches.TOO_MANY_MEMBERS
 local MEMBER_FORM, WAITS_FORM = 1, 2 -- bits of the first byte of an encoded batch (job/batch.h)
 local SWEEP = 1000 -- members that a call cancels
-local NOT_ASKED = 255 -- in a push: the queue has one shard, so no home was asked
+local NOT_ASKED = 255 -- in a push: the queue has one shard, so the push did not join before
 
 -- ---- the part of a record ----
 

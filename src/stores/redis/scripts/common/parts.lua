@@ -6,9 +6,10 @@ function parts.define()
 local GUEST, GUEST_BYTES = '>I6I6BBI4I4I4I4I4', 34 -- number, version, bits, on_dead, members by outcome
 local STOPPED, SWEPT = 1, 2                        -- its bits, as those of a batch
 local PART, PART_BYTES = '>I6I6I4I4I4I4I4I4', 36   -- version seen, version needed, pushes under way, members by outcome
-local STOP, FORGET, REPORT = 1, 2, 4               -- orders; REPORT: to report again
+local STOP, FORGET, REPORT, RENEWED = 1, 2, 4, 8   -- orders; REPORT: to report again; RENEWED: the shard named has another master, see `renewed`
+local NO_BATCH = 0                                 -- number in an order that is not about a batch
 local JOIN_MS = 10000                              -- so long a push may be under way; then it is fenced off
-local CARRIED = 100                                -- of each kind, by one call of mail.lua
+local CARRIED, HALF = 100, 50                      -- of each kind, by one call of mail.lua
 local UNAVAILABLE, NONE_PUSHED = 20, 0
 parts.MAIL = 2 ^ 47 -- in the clock of an answer: there is mail
 
@@ -69,6 +70,11 @@ end
 
 -- ---- pushes of members ----
 
+-- Returns whether the batch of this home is gone, and was stopped while a push was under way.
+local function was_stopped(number, name)
+    return call('ZSCORE', T .. ':stopped', pack('>I6', number) .. name)
+end
+
 local function is_fenced(links)
     local field = text_of(links.home)
     local cached = known()['\0\0' .. field]
@@ -79,20 +85,26 @@ local function is_fenced(links)
     return links.join <= cached
 end
 
--- Takes in a push whose home was asked. Returns nil, or the status of its rejection.
+-- Accepts a push that joined its batch before. Returns nil, or the status of its rejection.
 function parts.joined(links)
     if links.joined ~= OK then return links.joined end
     if is_fenced(links) then return UNAVAILABLE end
     local b
     if links.is_home == 1 then
         b = batches.find(links.topic, links.id)
-        links.batch = b and b.number == links.number and b or nil -- nil: the wait has ended, and it is an ordinary job
+        b = b and b.number == links.number and b or nil
+        if b and b.is_stopped or not b and was_stopped(links.number, links.topic .. '\0' .. links.id) then return batches.CLOSED end
+        links.batch = b -- nil: the wait has ended, and it is an ordinary job
         return nil
     end
     b = parts.guest(links.topic, links.id)
     if b and b.number > links.number then return nil end
     if b and b.number == links.number and b.is_stopped then return batches.CLOSED end
     if b and b.number < links.number then
+        if b[1] > 0 then -- an order to cancel its members may be on its way: report to get it, and accept no push before
+            batches.change(b)
+            return UNAVAILABLE
+        end
         guest_drop(b)
         b = nil
     end
@@ -142,12 +154,16 @@ function parts.reported(b)
     return unfinished, dead
 end
 
-local function order(b, orders)
+local function order_one(b, shard, orders)
+    local field = pack('>I6I2', b.number, shard)
     if b.is_stopped then orders = orders + STOP end
-    for _, shard in ipairs(call('HKEYS', parts_key(b))) do
-        call('HSET', T .. ':orders', pack('>I6I2', b.number, tonumber(shard)), char(orders) .. b.field)
-    end
+    if orders == STOP and byte(call('HGET', T .. ':orders', field) or '\0') >= REPORT then orders = STOP + REPORT end
+    call('HSET', T .. ':orders', field, char(orders) .. b.field)
     parts.has_mail = true
+end
+
+local function order(b, orders)
+    for _, shard in ipairs(call('HKEYS', parts_key(b))) do order_one(b, tonumber(shard), orders) end
 end
 
 function parts.order_stop(b)
@@ -174,6 +190,18 @@ end
 
 -- ---- calls between the parts (batch.lua). Each returns status, number of the batch, depth, on_dead, version, orders ----
 
+-- Notes a push to the shard as under way, until `until_ms`. Returns the number of the join.
+local function join_add(b, shard, until_ms)
+    sequence, core_is_changed = sequence + 1, true
+    local p, join = part_read(b, shard), sequence
+    p.under_way = p.under_way + 1
+    part_write(b, p)
+    call('HSET', T .. ':joined', text_of(join), pack('>I6I2', b.number, shard) .. b.field)
+    call('ZADD', T .. ':joins', text_of(until_ms), text_of(join))
+    batches.change(b)
+    return join
+end
+
 -- Whether a new member may join. `parent`: the number of the batch of which the push shows a lease, or 0.
 function parts.join(parent, shard, name)
     local topic, id = split(name)
@@ -181,14 +209,7 @@ function parts.join(parent, shard, name)
     if not b then return batches.why_closed({topic = topic, id = id}) end
     local status = batches.may_join(b, parent == b.number)
     if status then return status, b.number, b.depth, b.on_dead end
-    sequence, core_is_changed = sequence + 1, true
-    local p, join = part_read(b, shard), sequence
-    p.under_way = p.under_way + 1
-    part_write(b, p)
-    call('HSET', T .. ':joined', text_of(join), pack('>I6I2', b.number, shard) .. name)
-    call('ZADD', T .. ':joins', text_of(now + JOIN_MS), text_of(join))
-    batches.change(b)
-    return OK, b.number, b.depth, b.on_dead, join
+    return OK, b.number, b.depth, b.on_dead, join_add(b, shard, now + JOIN_MS)
 end
 
 -- A push that joined has ended. The home must see this version of the counts of its shard.
@@ -213,29 +234,48 @@ function parts.lease(delivery, name)
     return OK, number
 end
 
+local function count_part(b, p, version, counts)
+    for i = 1, 5 do
+        b[i], p[i] = b[i] + counts[i] - p[i], counts[i]
+    end
+    p.version = version
+    batches.close_if_full(b)
+    part_write(b, p)
+    batches.change(b)
+end
+
+-- Returns the orders to a shard about a batch that is gone.
+local function last_orders(shard, number, name)
+    local pending = call('HGET', T .. ':orders', pack('>I6I2', number, shard))
+    local is_stop = pending and byte(pending) % 2 >= STOP or was_stopped(number, name)
+    return FORGET + (is_stop and STOP or 0)
+end
+
 -- Takes a report into the counts of the batch, unless a newer one was seen. `counts`: its version, whether it is stopped, and the members by outcome.
 function parts.report(shard, number, name, version, is_stopped, counts)
     local b = home_of(number, name)
-    if not b then return NOT_FOUND, number, 0, 0, 0, FORGET + (call('ZSCORE', T .. ':stopped', pack('>I6', number) .. name) and STOP or 0) end
+    if not b then return NOT_FOUND, number, 0, 0, 0, last_orders(shard, number, name) end
     local p = part_read(b, shard)
-    if version > p.version then
-        for i = 1, 5 do
-            b[i], p[i] = b[i] + counts[i] - p[i], counts[i]
-        end
-        p.version = version
-        batches.close_if_full(b)
-        part_write(b, p)
-        batches.change(b)
-    end
+    if version > p.version then count_part(b, p, version, counts) end
     if is_stopped and not b.is_stopped then batches.stop(b) end
     return OK, number, 0, 0, 0, b.is_stopped and not is_stopped and STOP or 0
 end
 
--- Follows the orders of the home, which has seen the report of this version.
+-- Another shard has a new master, which may have lost members: it must report on all batches of this home that it has members of.
+local function renewed(shard)
+    for _, name in ipairs(call('HKEYS', T .. ':batches')) do
+        local b = batches.find(split(name))
+        if b and b.has_parts and call('HEXISTS', parts_key(b), text_of(shard)) == 1 then order_one(b, shard, REPORT) end
+    end
+    return OK
+end
+
+-- Follows the orders of the home, which has seen the report of this version. Returns a version if it must report, and has nothing to count.
 function parts.follow(number, name, version, orders)
+    if orders == RENEWED then return renewed(tonumber(name)) end
     local b = parts.guest(split(name))
     if not b then call('ZREM', T .. ':mail', name) end
-    if not b or b.number ~= number then return OK end
+    if not b or b.number ~= number then return OK, number, 0, 0, orders >= REPORT and version_of_call() or 0 end
     if b.version == version then call('ZREM', T .. ':mail', name) end
     if orders % 2 >= STOP and not b.is_stopped then batches.stop(b) end
     if orders >= REPORT then batches.change(b) end
@@ -248,10 +288,13 @@ function parts.follow(number, name, version, orders)
     return OK
 end
 
--- A shard has followed these orders.
-function parts.followed(shard, number, name, orders)
+-- A shard has followed these orders. `version`: since then it has no member that has not ended; 0: it has reported.
+function parts.followed(shard, number, name, orders, version)
     local field = pack('>I6I2', number, shard)
     if call('HGET', T .. ':orders', field) == char(orders) .. name then call('HDEL', T .. ':orders', field) end
+    local b = version > 0 and home_of(number, name)
+    local p = b and part_read(b, shard)
+    if p and version > p.version then count_part(b, p, version, {0, p[2], 0, p[4], p[5]}) end
     return OK
 end
 
@@ -265,8 +308,19 @@ end
 
 -- ---- mail: what a server carries to other shards (mail.lua) ----
 
+-- Returns some of the first `count` members of a sorted set. If they are too many for a call: the last ones, and others that change from call
+-- to call, so that letters to a shard that does not answer do not keep back the rest.
+local function some_of(key, count)
+    if count <= CARRIED then return count > 0 and call('ZRANGE', key, '0', text_of(count - 1)) or {} end
+    local others = count - HALF
+    local from = HALF * ((wall % 1000000 * 1000 + flow.micro) % math.ceil(others / HALF))
+    local found = call('ZRANGE', key, text_of(others), text_of(count - 1))
+    for _, member in ipairs(call('ZRANGE', key, text_of(from), text_of(min(from + HALF, others) - 1))) do found[#found + 1] = member end
+    return found
+end
+
 local function reports_collect(out)
-    for _, name in ipairs(call('ZRANGE', T .. ':mail', '0', text_of(CARRIED - 1))) do
+    for _, name in ipairs(some_of(T .. ':mail', call('ZCARD', T .. ':mail'))) do
         local b = parts.guest(split(name))
         if not b then
             call('ZREM', T .. ':mail', name)
@@ -280,32 +334,42 @@ local function reports_collect(out)
 end
 
 local function orders_collect(out)
-    local some, count = call('HSCAN', T .. ':orders', '0', 'COUNT', CARRIED)[2], nil
-    count = min(#some, 2 * CARRIED)
-    for i = 1, count, 2 do
+    local some = call('HRANDFIELD', T .. ':orders', CARRIED, 'WITHVALUES') -- random ones, for the same reason
+    for i = 1, #some, 2 do
         out[#out + 1] = 'o' .. some[i] .. some[i + 1]
     end
 end
 
 local function joins_collect(out)
-    for _, join in ipairs(call('ZRANGE', T .. ':joins', '-inf', now, 'BYSCORE', 'LIMIT', '0', CARRIED)) do
+    for _, join in ipairs(some_of(T .. ':joins', call('ZCOUNT', T .. ':joins', '-inf', now))) do
         local text = call('HGET', T .. ':joined', join)
         if text then out[#out + 1] = 'j' .. pack('>I6', tonumber(join)) .. text else call('ZREM', T .. ':joins', join) end
     end
 end
 
--- Has all counts of this shard reported again, and those of its batches in other shards: the last reports may be lost, or of data that was
--- lost.
-function parts.report_all()
+-- This master may have lost its last writes. So all counts of this shard are reported again, and those of its batches in all other shards. A
+-- join may be lost too, with the push still to come: all earlier joins are fenced off first, and no wait ends before. `own`: the place of this
+-- shard.
+function parts.report_all(own)
     for _, name in ipairs(call('HKEYS', T .. ':guests')) do
         local b = parts.guest(split(name))
         if b then parts.guest_write(b) end
     end
-    if shard_count() == 1 then return end
-    for _, name in ipairs(call('HKEYS', T .. ':batches')) do
-        local b = batches.find(split(name))
-        if b and b.has_parts then order(b, REPORT) end
+    local function to_others(act)
+        for shard = 0, shard_count() - 1 do
+            if shard ~= own then act(shard) end
+        end
     end
+    for _, name in ipairs(shard_count() > 1 and call('HKEYS', T .. ':batches') or {}) do
+        local b = batches.find(split(name))
+        to_others(function(shard)
+            if not b then return end
+            join_add(b, shard, 0)
+            order_one(b, shard, REPORT)
+        end)
+    end
+    to_others(function(shard) call('HSET', T .. ':orders', pack('>I6I2', NO_BATCH, shard), char(RENEWED) .. text_of(own)) end)
+    if batches.changed then batches.settle() end
 end
 
 function parts.collect()
