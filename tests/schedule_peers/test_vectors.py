@@ -88,7 +88,10 @@ def test_rows_of_robfig_hold():
     does_not_restrict = lambda text: re.search(r"\*/\d+ \S+ [A-Z]", text)  # a step from *
     explained = compare(rows, lambda row, first, found: "a step from * does not restrict a day" if does_not_restrict(row[1]) else None)
     points = [(moment_of(at)[0], expression, is_it == "true") for at, expression, is_it in re.findall(r'\{"([^"]+)", "([^"]+)", (true|false)\}', text)]
-    wrong = [point for point, have in zip(points, fires([f"UTC|{expression}|{at - 1}|1" for at, expression, _ in points])) if (have == [point[0]]) != point[2] and not does_not_restrict(point[1])]
+    different = [point for point, have in zip(points, fires([f"UTC|{expression}|{at - 1}|1" for at, expression, _ in points])) if (have == [point[0]]) != point[2]]
+    wrong = [point for point in different if not does_not_restrict(point[1])]
+    assert explained == {"a step from * does not restrict a day": 1}, explained  # 0 0 0 */5 Apr,Aug,Oct Mon
+    assert [point[1] for point in different if does_not_restrict(point[1])] == ["* * */10 * Sun"], different
     errors = re.findall(r'"([^"]+)"', text.partition("invalidSpecs := ")[2].partition("}")[0])
     accepted = [text for text, have in zip(errors, fires([f"UTC|{text}|0|1" for text in errors])) if isinstance(have, list)]
     print(f"{len(rows)} next fires, {len(points)} points, {len(errors)} errors; different: {explained}")

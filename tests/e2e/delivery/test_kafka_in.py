@@ -69,6 +69,7 @@ def test_a_record_comes_out_as_it_went_in_when_it_is_due(broker, start_in):
     assert {(record.key, record.body) for record in came if record is not whole} == {(None, None), (b"", b"")}, "null and empty are not the same"
     due = whole.headers["tarry-due-at"]
     assert abs(time.mktime(time.strptime(due[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone + 0.5 - (sent + 1.5)) < 2 * slack()
+    assert whole.at_ms >= int(sent * 1000) + 1500 - 5, "published before it was due"  # 5 ms: tarry's clock beside that of the system
     eventually(lambda: broker.behind(GROUP, "same.delayed") == 0)
     assert metric(server.client(), "tarry_kafka_in_taken_total") == 3
 

@@ -128,8 +128,8 @@ def test_a_wait_returns_no_message_that_clients_reject(start_server):
 def test_a_wait_ends_before_its_deadline(stub):
     stub.Push(topic="sums", id="a")
     began = time.monotonic()
-    found = {job.id: name_of("State", job.state) for job in stub.Wait(jobs=[{"topic": "sums", "id": "a"}, {"topic": "sums", "id": "none"}], timeout=2).jobs}
-    assert found == {"a": "STATE_READY", "none": "STATE_UNSPECIFIED"} and time.monotonic() - began < 2
+    found = {job.id: name_of("State", job.state) for job in stub.Wait(jobs=[{"topic": "sums", "id": "a"}, {"topic": "sums", "id": "none"}], timeout=10).jobs}
+    assert found == {"a": "STATE_READY", "none": "STATE_UNSPECIFIED"} and 5 < time.monotonic() - began < 10
     began = time.monotonic()
     assert stub.Wait(jobs=[{"topic": "sums", "id": "a"}], wait=duration(0.2)).jobs and time.monotonic() - began < 5
     for wrong in ({"jobs": []}, {"jobs": [{"topic": "sums"}]}, {"jobs": [{"topic": "a b", "id": "x"}]}, {"jobs": [{"topic": "a", "id": "x"}] * 1001}):

@@ -111,6 +111,8 @@ def drain(server, traffic):
         if sum(client.topic("mail")["counts"][state] for state in ("ready", "leased", "delayed")) == 0:
             break
         time.sleep(NAP_S)
+    else:
+        pytest.fail(f"jobs are left after 60 s: {client.topic('mail')['counts']}")
     for ident in sorted(traffic.pushed - set(traffic.acked)):  # acked without a confirmation: its id is remembered
         if client.call("PUT", f"/v1/topics/mail/jobs/{ident}?on_conflict=keep", b"").json()["result"] == "existed":
             traffic.acked[ident] = 0

@@ -82,10 +82,12 @@ def behind(request, start_server, tmp_path, authority):
         config = shown("haproxy").replace("127.0.0.1:8279", f"127.0.0.1:{server.port}").replace("/etc/haproxy/queue.pem", str(tmp_path / "queue.pem"))
         proxy = HAProxy(tmp_path / "haproxy", config=config.replace("{", "{{").replace("}", "}}").replace("bind :443", "bind 127.0.0.1:{port}")).start()
     one = Behind(server, proxy, authority)
-    eventually(lambda: one.curl("/readyz")[1] == "200", 30)  # HAProxy checks the server first
-    yield one
-    one.channel.close()
-    proxy.stop()
+    try:
+        eventually(lambda: one.curl("/readyz")[1] == "200", 30)  # HAProxy checks the server first
+        yield one
+    finally:
+        one.channel.close()
+        proxy.stop()
 
 
 def fails(code, call, **fields):
@@ -99,7 +101,7 @@ def test_rest_uses_both_versions_of_http(behind):
     for flag, version in (("--http1.1", "1.1"), ("--http2", "2")):
         assert behind.curl("/v1/topics/mail/jobs", flag, "-d", "x")[:2] == (version, "201")
     began = time.monotonic()
-    assert behind.curl("/v1/topics/none/take?wait=1s", "-X", "POST")[1:] == ("200", '{"jobs":[]}') or time.monotonic() - began >= 1
+    assert behind.curl("/v1/topics/none/take?wait=1s", "-X", "POST")[1:] == ("200", '{"jobs":[]}') and time.monotonic() - began >= 1
     assert behind.server.client().topic("mail")["counts"]["ready"] == 2
 
 
@@ -113,7 +115,7 @@ def test_calls_of_grpc_pass_with_their_errors_and_deadlines(behind):
     error = fails(grpc.StatusCode.FAILED_PRECONDITION, stub.Ack, lease=job.lease)
     assert "lease_ended" in details(error)
     began = time.monotonic()
-    assert not stub.Take(topics=["mail"], timeout=3).jobs and 1.5 < time.monotonic() - began < 3
+    assert not stub.Take(topics=["mail"], timeout=10).jobs and 5 < time.monotonic() - began < 10
     fails(grpc.StatusCode.NOT_FOUND, stub.Get, topic="mail", id="none")
     big = stub.Push(topic="mail", body=b"x" * 500_000)
     assert len(stub.Get(topic="mail", id=big.id).body) == 500_000
@@ -171,8 +173,9 @@ def test_a_stream_of_work_passes_in_both_directions(behind):
 
 @pytest.mark.read_timeout("40s")
 @pytest.mark.thorough("a stream is idle for 50 s")
+@pytest.mark.parametrize("behind", ["nginx"], indirect=True)
 def test_an_idle_stream_outlives_a_timeout_above_the_pings(behind):
-    """The timeout of nginx is set to 40 s for this test, and the server sends a PING every 30 s."""
+    """The timeout of nginx is set to 40 s for this test, and the server sends a PING every 30 s. The timeouts of HAProxy stay at 1 h, so a run with it would prove nothing."""
     worker = Worker(behind.stub)
     worker.works(behind.stub, "a")
     time.sleep(50)

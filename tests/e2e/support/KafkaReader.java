@@ -4,7 +4,7 @@
 //   deny TOPIC USER              who may not write there
 //   send TOPIC FILE              the records of a file, each a line as below with a timestamp in front (0: now); answers when all are stored
 //   group GROUP TOPIC            answers a line: how many records of the topic the group has not committed
-// A record is a line: key, body (base64), then name and value of each header (base64). A line "." ends each answer.
+// A record that was read is a line: its timestamp in milliseconds, key, body (base64), then name and value of each header (base64). A line "." ends each answer.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -43,7 +43,7 @@ public class KafkaReader {
     }
 
     static void print(ConsumerRecord<byte[], byte[]> record) {
-        StringBuilder line = new StringBuilder(text(record.key())).append(' ').append(text(record.value()));
+        StringBuilder line = new StringBuilder(Long.toString(record.timestamp())).append(' ').append(text(record.key())).append(' ').append(text(record.value()));
         for (Header header : record.headers())
             line.append(' ').append(text(header.key().getBytes())).append(' ').append(text(header.value()));
         System.out.println(line);

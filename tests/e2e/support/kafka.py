@@ -105,10 +105,10 @@ def _word(value):
 
 
 class Record:
-    """`pairs`: all headers in order, with bytes or None as values. `headers`: those that are text, by name."""
+    """`at_ms`: the time at which its producer sent it. `pairs`: all headers in order, with bytes or None as values. `headers`: those that are text, by name."""
 
-    def __init__(self, key, body, pairs):
-        self.key, self.body, self.pairs = key, body, pairs
+    def __init__(self, at_ms, key, body, pairs):
+        self.at_ms, self.key, self.body, self.pairs = at_ms, key, body, pairs
         self.headers = {name: value.decode(errors="replace") for name, value in pairs if value is not None}
 
     @property
@@ -200,9 +200,9 @@ class Kafka(Child):
     def receive(self, topic, count, seconds=20.0):
         """Returns all records of a topic, once there are so many: [Record]."""
         out = []
-        for words in self.ask("read", topic, count, seconds):
+        for at_ms, *words in self.ask("read", topic, count, seconds):
             key, body, *pairs = (None if word == "-" else base64.b64decode(word[1:]) for word in words)
-            out.append(Record(key, body, [(name.decode(), value) for name, value in zip(pairs[::2], pairs[1::2])]))
+            out.append(Record(int(at_ms), key, body, [(name.decode(), value) for name, value in zip(pairs[::2], pairs[1::2])]))
         return out
 
     def send(self, topic, *records):
