@@ -106,8 +106,17 @@ def pushed_again(key, body, span):
     return len(pushes) > 1 and any(push.end > span.begin for push in pushes[1:])
 
 
+def certainly_recreated(key, previous, end):
+    """The job of `previous` ended with an answered ack, and a push created another one before `end`."""
+    acked = [answer.end for answer in previous.answers if answer.verb == "ack" and answer.outcome == "ok"]
+    pushes = key.by_body.get(previous.body, ())
+    return bool(acked) and any(push.outcome == "created" and min(acked) < push.begin < end for push in pushes)
+
+
 def redriven(key, begin, end):
-    return any(verb == "redrive" and span.may_have_happened and span.begin < end and span.end > begin for verb, span, _ in key.topic.calls)
+    """A redrive that may have changed a job. One that reported no job did not."""
+    return any(verb == "redrive" and span.may_have_happened and not (span.outcome == "ok" and affected == 0) and span.begin < end and span.end > begin
+               for verb, span, affected in key.topic.calls)
 
 
 def lost_takes(key, begin, end):

@@ -1,6 +1,6 @@
 """The holder of a job, the causes of repetitions, and its numbers: rules X, D, N, F."""
 
-from .causes import Result, cause_of, crash_may_have_undone, held_until, lost_takes, most_attempts, pushed_again, redriven, setting
+from .causes import Result, cause_of, certainly_recreated, crash_may_have_undone, held_until, lost_takes, most_attempts, pushed_again, redriven, setting
 from .history import MS, out_of_order
 
 
@@ -94,8 +94,9 @@ def _attempt_fault(history, key, previous, delivery, result):
         result.note("several attempts undone by a failover")
         return None
     lost = lost_takes(key, since, delivery.end)
-    # A redrive or a repeated push may have made the job anew or not, so its attempts may begin again or continue.
-    unseen = [delivery.attempt - base for base in ({1, expected} if anew else {expected})]
+    # A redrive or a repeated push may have recreated the job or not, so its attempts may begin again or continue.
+    bases = {1} if previous and certainly_recreated(key, previous, delivery.end) else {1, expected} if anew else {expected}
+    unseen = [delivery.attempt - base for base in bases]
     if any(0 < count <= lost for count in unseen):
         result.note("passed over with a lost reply")
         return None

@@ -234,6 +234,12 @@ good("a redrive that found the job alive, and an attempt with a lost reply", Sto
      .take(1100, outcome="unknown").kill(1200).take(2300, attempt=3).ack(2310, "a-3"))
 bad("a redrive that found the job alive, and an attempt that nothing explains", "N", Story(backoff_ms=[1, 1, 1]).push(0).take(10, lease_ms=1000)
     .topic("redrive", 500, affected=0).take(2300, attempt=3).ack(2310, "a-3"))
+bad("a redrive that changed no job does not begin the attempts again", "N", Story(backoff_ms=[1, 1, 1]).push(0).take(10, lease_ms=1000).topic("redrive", 500, affected=0)
+    .take(2300, attempt=1, number=2).ack(2310, "a-2"))
+bad("a redrive that changed no job is not a cause", "XND", Story(backoff_ms=[1, 1, 1]).push(0).take(10, lease_ms=1000).topic("redrive", 100, affected=0)
+    .take(300, attempt=1, number=2).ack(310, "a-2"))
+bad("the third attempt of a recreated job, with one lost reply", "N", Story(lease_ms=60_000).push(0).take(10, lease_ms=60_000)
+    .ack(20).push(100).take(150, outcome="unknown").take(1500, attempt=3).ack(1510, "a-3"))
 
 # ---- faults of a store that servers share: what a disturbance may not excuse, and what a failover may ----
 bad("lost by a disturbance", "L", Story().push(1000).disturb(1005, 1500).listing(9000))
