@@ -43,6 +43,8 @@ enum {
     MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may run in between */
     KEYS_EVERY_MS = 1000,
     SPACE_EVERY_MS = 1000, /* also if rewritten runs would not become smaller */
+    SHORT_EVERY_MS =
+        5000, /* likewise while space is short: what is alive in the runs may not fit */
     RETRY_MS = 1000,
     RETRY_MS_MAX = 5000
 };
@@ -96,7 +98,7 @@ struct checkpoint {
     uint32_t failures; /* consecutive failures */
     int64_t retry_ms;
     /* A checkpoint failed for lack of disk space: the reserve is spent, and until it exists again,
-     * pushes are refused and runs are not rewritten. */
+     * pushes are refused, and a run is rewritten only if what is alive in it fits. */
     bool is_without_space;
 
     int64_t allowance, allowed_ms;             /* bytes of pushes, and the time of that value */
@@ -393,12 +395,22 @@ static bool is_victim(void *ctx, uint32_t number)
 }
 
 /* Plans a checkpoint. The phase is then collecting, or idle if planning failed. */
+/* Returns how much a checkpoint may write to the runs if space is short: half of what is free, so that the log and the catalog have room. */
+static uint64_t spare_bytes(const struct checkpoint *checkpoint)
+{
+    struct fs_room room;
+    if (!checkpoint->is_without_space || !wal_room(checkpoint->shard->wal, &room))
+        return 0;
+    return room.free_bytes / 2;
+}
+
 static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file,
                              struct engine_now now)
 {
     checkpoint->before_file = before_file;
     checkpoint->began_ms = checkpoint->now_ms;
-    checkpoint->build = (struct depot_build){.no_victims = checkpoint->is_without_space,
+    checkpoint->build = (struct depot_build){.is_short = checkpoint->is_without_space,
+                                             .spare_bytes = spare_bytes(checkpoint),
                                              .cold_ms = now.inner_ms + COLD_MS,
                                              .read_log = read_log,
                                              .apply = apply_changed,
@@ -750,9 +762,10 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
         shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
         limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
     bool for_space = !before && checkpoint->now_ms >= checkpoint->space_ms &&
-                     depot_wants_checkpoint(shard->depot);
+                     depot_wants_checkpoint(shard->depot, checkpoint->is_without_space);
     if (for_space)
-        checkpoint->space_ms = checkpoint->now_ms + SPACE_EVERY_MS;
+        checkpoint->space_ms =
+            checkpoint->now_ms + (checkpoint->is_without_space ? SHORT_EVERY_MS : SPACE_EVERY_MS);
     bool has_keys_next = checkpoint->has_keys_next && !checkpoint->is_without_space;
     if (checkpoint->is_without_space)
         abandon_merge(checkpoint); /* it keeps files that could be freed */

@@ -233,8 +233,12 @@ struct depot_build {
     uint32_t *bytes; /* by slot: size of its record in the new run; owned */
     uint32_t failed; /* number of failed items */
     int64_t cold_ms; /* set before depot_build, see run_writing */
-    bool no_victims; /* set before depot_plan: choose no victims, because disk space is short */
-    uint32_t kept;   /* victims that stay because something in them could not be read */
+    bool no_victims; /* set before depot_plan: choose no victims */
+    /* Set before depot_plan: disk space is short. All garbage counts, and a victim is chosen only if what is
+     * alive in it fits into spare_bytes together with that of the others. */
+    bool is_short;
+    uint64_t spare_bytes;
+    uint32_t kept; /* victims that stay because something in them could not be read */
     /* [helper] Reads the record of an item in the log. */
     int (*read_log)(void *ctx, struct record_place place, struct buffer *scratch,
                     struct slice *out);
@@ -256,9 +260,9 @@ struct depot_build {
 /* Returns the place in the new run of an item that did not fail. After building. */
 struct record_place depot_build_place(const struct depot_build *build, size_t item);
 
-/* Returns whether there is enough unreclaimed garbage for a checkpoint although the log is
- * short. */
-bool depot_wants_checkpoint(const struct depot *depot);
+/* Returns whether there is enough unreclaimed garbage for a checkpoint although the log is short: more than a fraction
+ * of what is alive, and unless space is short (is_short) also more than slack_bytes. */
+bool depot_wants_checkpoint(const struct depot *depot, bool is_short);
 /* Chooses victims (depot_run.is_victim) and prepares `build`, which was zeroed before (read_log,
  * apply and ctx may be set before or after). It becomes the current checkpoint. */
 int depot_plan(struct depot *depot, struct depot_build *build);
@@ -296,7 +300,7 @@ bool depot_wants_tidying(const struct depot *depot);
 /*
  * [helper, the one of depot_commit] Creates a file of zeros of `bytes` bytes if it is missing and
  * there is space. depot_spend_reserve returns it to the disk when space runs out, so that one more
- * checkpoint (with no_victims) can be written, which lets log files be dropped. Returns 0 or a
+ * checkpoint (with is_short) can be written, which lets log files and runs be dropped. Returns 0 or a
  * negative errno.
  */
 int depot_make_reserve(struct depot *depot, uint64_t bytes);

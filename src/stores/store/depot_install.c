@@ -9,7 +9,7 @@ enum { VICTIM_SLOTS_MAX = 1000 * 1000 };
 
 /* ---- choosing ---- */
 
-bool depot_wants_checkpoint(const struct depot *depot)
+bool depot_wants_checkpoint(const struct depot *depot, bool is_short)
 {
     const struct depot_sums *sums = &depot->sums;
 
@@ -18,7 +18,7 @@ bool depot_wants_checkpoint(const struct depot *depot)
         return false;
     return depot_plan_is_due(sums->file_bytes - sums->freed,
                              sums->alive_bytes + sums->slots_alive * DEPOT_SLOT_BYTES,
-                             depot->options.slack_bytes);
+                             is_short ? 0 : depot->options.slack_bytes);
 }
 
 /* Estimates how much the next commit allows to be punched. Ranges that were tried before do not
@@ -50,17 +50,24 @@ static struct depot_plan_run plan_of(const struct depot *depot, const struct dep
                                    .alive = run->alive.count};
 }
 
-static struct depot_plan_run *make_plan(struct depot *depot, size_t *victims)
+static struct depot_plan_run *make_plan(struct depot *depot, const struct depot_build *build,
+                                        size_t *victims)
 {
     const struct depot_view *view = depot->view;
-    const struct depot_plan_limits limits = {.slack_bytes = depot->options.slack_bytes,
-                                             .victim_bytes_max = depot->options.victim_bytes_max,
-                                             .small_run_bytes = depot->options.small_run_bytes,
-                                             .victim_slots_max = VICTIM_SLOTS_MAX};
+    struct depot_plan_limits limits = {.slack_bytes = depot->options.slack_bytes,
+                                       .victim_bytes_max = depot->options.victim_bytes_max,
+                                       .small_run_bytes = depot->options.small_run_bytes,
+                                       .victim_slots_max = VICTIM_SLOTS_MAX,
+                                       .is_short = build->is_short};
     struct depot_plan_run *plan = calloc((size_t)view->run_count + 1, sizeof *plan);
 
     if (!plan)
         return NULL;
+    if (build->is_short) {
+        limits.slack_bytes = 0;
+        if (limits.victim_bytes_max > build->spare_bytes)
+            limits.victim_bytes_max = build->spare_bytes;
+    }
     pthread_mutex_lock(&depot->lock); /* protects `punched` */
     for (uint32_t i = 0; i < view->run_count; i++)
         plan[i] = plan_of(depot, view->runs[i]);
@@ -86,7 +93,7 @@ int depot_plan(struct depot *depot, struct depot_build *build)
     size_t victims = 0;
 
     assert(!depot->build && build->count == 0);
-    plan = make_plan(depot, &victims);
+    plan = make_plan(depot, build, &victims);
     if (!plan)
         return -ENOMEM;
     for (uint32_t i = 0; build->no_victims && i < depot->view->run_count; i++)

@@ -27,13 +27,14 @@ struct chosen {
     uint64_t bytes, slots;
 };
 
-/* Returns whether the run fits into the limits. The first one always does, since otherwise a run
- * that is too large would never be rewritten. */
+/* Returns whether the run fits into the limits. The first one does unless space is short, since
+ * otherwise a run that is too large would never be rewritten. */
 static bool fits(const struct chosen *chosen, const struct depot_plan_run *run,
                  const struct depot_plan_limits *limits)
 {
-    return chosen->runs == 0 || (chosen->bytes + run->alive_bytes <= limits->victim_bytes_max &&
-                                 chosen->slots + run->alive <= limits->victim_slots_max);
+    return (chosen->runs == 0 && !limits->is_short) ||
+           (chosen->bytes + run->alive_bytes <= limits->victim_bytes_max &&
+            chosen->slots + run->alive <= limits->victim_slots_max);
 }
 
 static void choose(struct chosen *chosen, struct depot_plan_run *run)
@@ -120,6 +121,7 @@ size_t depot_plan_victims(struct depot_plan_run *runs, size_t count,
     for (size_t i = 0; i < count; i++)
         runs[i].is_victim = false;
     choose_deadest(runs, count, limits, &chosen);
-    choose_small(runs, count, limits, &chosen);
+    if (!limits->is_short)
+        choose_small(runs, count, limits, &chosen);
     return chosen.runs;
 }

@@ -113,6 +113,8 @@ struct depot_plan_run {
 struct depot_plan_limits {
     uint64_t slack_bytes, victim_bytes_max, small_run_bytes;
     uint32_t victim_slots_max;
+    bool
+        is_short; /* victim_bytes_max also holds for the first victim, and small runs are not joined */
 };
 /* Returns whether the disk holds too much garbage. */
 bool depot_plan_is_due(uint64_t disk_bytes, uint64_t alive_bytes, uint64_t slack_bytes);

@@ -100,6 +100,34 @@ def test_a_full_disk_has_space_again_after_a_purge(disk, file_mib, start_server)
     assert "clean" in server.fsck().stdout
 
 
+def push_large(client, number):
+    """Pushes a hundred large jobs and one that stays. Returns whether all were accepted."""
+    jobs = [{"topic": "full", "id": f"{number}-{i}", "delay": "2h", "body": "x" * 5000} for i in range(100)]
+    lines = [json.dumps(job) for job in (*jobs, {"topic": "stays", "id": str(number), "delay": "2h", "body": "y"})]
+    reply = client.call("POST", "/v1/jobs", "\n".join(lines).encode(), {"Content-Type": "application/x-ndjson"})
+    return reply.status == 200 and all(result["result"] in ("created", "replaced") for result in reply.json()["results"])
+
+
+@pytest.mark.parametrize("disk", [57], indirect=True)
+def test_a_purge_of_large_jobs_makes_room_beside_jobs_that_stay(disk, start_server):
+    """The records of the purge are few, so they do not fill a log file; and in each run some jobs stay."""
+    server = start_server("--wal-file", "4MiB", directory=disk)
+    client = server.client(120)
+    number, rejections = 0, 0
+    while rejections < 8:  # space comes back in steps while the log becomes runs
+        if push_large(client, number):
+            number += 1
+        else:
+            rejections += 1
+            time.sleep(0.5)
+    stays = client.topic("stays")["counts"]["delayed"]
+    purge(client, jobs_of(client))
+    eventually(lambda: push_large(client, number + 1), SECONDS)
+    assert client.topic("stays")["counts"]["delayed"] == stays + 1
+    assert server.terminate() == 0
+    assert "clean" in server.fsck().stdout
+
+
 @pytest.mark.thorough("waits for samples")
 @pytest.mark.parametrize("disk", [220], indirect=True)
 def test_a_disk_that_will_be_full_within_hours_is_a_warning(disk, tmp_path, start_server):

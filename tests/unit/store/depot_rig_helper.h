@@ -34,7 +34,7 @@ static inline int rig_let_help(struct rig *rig, int (*work)(struct rig *rig, voi
     for (int i = 0; i < 20; i++) {
         rig_live_on(rig, 1);
         depot_maybe(rig->depot, rig_key(0));
-        depot_wants_checkpoint(rig->depot);
+        depot_wants_checkpoint(rig->depot, false);
         depot_let_go(depot_hold(rig->depot));
         sched_yield();
     }

@@ -45,7 +45,7 @@ CLAIM(an_empty_depot_finds_nothing)
 
     open_well(rig);
     assert_false(depot_maybe(rig->depot, rig_key(1)));
-    assert_false(depot_wants_checkpoint(rig->depot));
+    assert_false(depot_wants_checkpoint(rig->depot, false));
     depot_stats(rig->depot, &stats);
     assert_int_equal(stats.runs + stats.tables + stats.bytes_on_disk, 0);
     rig_find_all(rig);
@@ -65,7 +65,7 @@ CLAIM(long_histories_lose_nothing)
         for (int round = 0; round < 40; round++) {
             rig_live(rig, 120);
             assert_int_equal(rig_checkpoint(rig), 0);
-            for (int i = 0; depot_wants_checkpoint(rig->depot) && i < 4; i++)
+            for (int i = 0; depot_wants_checkpoint(rig->depot, false) && i < 4; i++)
                 assert_int_equal(rig_checkpoint(rig), 0);
             while (rig_merge(rig) > 0)
                 ;

@@ -158,7 +158,7 @@ CLAIM(live_jobs_of_a_victim_are_written_automatically)
     crowd_write(&crowd, 0, 2 * TABLE);
     crowd_release(&crowd, 1, 1, TABLE, 2);
     crowd_release(&crowd, 1, TABLE, TABLE / 2, 2); /* and all of its second half */
-    assert_true(depot_wants_checkpoint(crowd.depot));
+    assert_true(depot_wants_checkpoint(crowd.depot, false));
     crowd_plan(&crowd, &build, 0, 0);
     assert_int_equal(build.victim_count, 1);
     crowd_finish(&crowd, &build);
@@ -261,7 +261,7 @@ CLAIM(a_checkpoint_of_nothing_can_be_given_up)
     assert_int_equal(depot_build(&build), 0);
     assert_int_equal(build.run, 0);
     assert_true(depot_install(crowd.depot, &build));
-    assert_false(depot_wants_checkpoint(crowd.depot)); /* one at a time */
+    assert_false(depot_wants_checkpoint(crowd.depot, false)); /* one at a time */
     depot_abandon(crowd.depot, &build);
     depot_build_fini(&build);
     assert_int_equal(depot_view(crowd.depot)->run_count, 0);

@@ -84,7 +84,7 @@ CLAIM(nothing_goes_while_held_back)
     depot_hold_back(rig->depot, false);
     depot_tidy(rig->depot);
     assert_true(scene_has_file(rig, "shard/run/00000001.run"));
-    assert_false(depot_wants_checkpoint(rig->depot));
+    assert_false(depot_wants_checkpoint(rig->depot, false));
     depot_hold_back(rig->depot, false);
     depot_tidy(rig->depot);
     assert_false(scene_has_file(rig, "shard/run/00000001.run"));

@@ -342,4 +342,20 @@ CLAIM(small_runs_are_made_one)
         assert_int_equal(runs[i].is_victim, i < 9);
 }
 
+CLAIM(only_what_fits_is_rewritten_while_space_is_short)
+{
+    static const struct depot_plan_limits limits = {
+        .victim_bytes_max = 150, .small_run_bytes = 50, .victim_slots_max = 100, .is_short = true};
+    struct depot_plan_run runs[] = {{.disk_bytes = 1000, .alive_bytes = 600, .alive = 10},
+                                    {.disk_bytes = 200, .alive_bytes = 100, .alive = 10},
+                                    {.disk_bytes = 1000, .alive_bytes = 200, .alive = 10}};
+    struct depot_plan_run small[17];
+
+    assert_int_equal(depot_plan_victims(runs, 3, &limits), 1);
+    assert_true(runs[1].is_victim);
+    for (uint64_t i = 0; i < 17; i++)
+        small[i] = (struct depot_plan_run){.disk_bytes = 10, .alive_bytes = 10, .alive = 1};
+    assert_int_equal(depot_plan_victims(small, 17, &limits), 0);
+}
+
 CLAIMS_MAIN(NULL, NULL)

@@ -182,7 +182,7 @@ CLAIM(victims_are_there_until_a_catalog_leaves_them_out)
     write_run(rig, 300);
     for (uint32_t job = 0; job < 300; job += 1 + job % 2)
         rig_finish(rig, job);
-    assert_true(depot_wants_checkpoint(rig->depot));
+    assert_true(depot_wants_checkpoint(rig->depot, false));
     write_all(rig, &build);
     assert_int_equal(build.victim_count, 1);
     settle_all(rig, &build);
