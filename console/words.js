@@ -125,6 +125,7 @@ const WORDS = {
     "status.lateTopic": ["“{topic}” has too few workers, or none: its oldest ready job was due {value} ago", "“{topic}” 的就绪作业积压：最早的就绪作业已到期 {value}"],
     "status.full": ["The store is full: pushes are rejected", "存储空间已满：拒绝推入"],
     "status.disk": ["The disk will be full in {value} if it continues to grow as in the last hour", "按最近一小时的增长速度，磁盘将在 {value}后写满"],
+    "status.fullMost": ["The store is full: pushes are rejected. “{topic}” has most of the jobs, {value}", "存储空间已满：拒绝推入。“{topic}” 的作业最多（{value} 个）"],
     "status.fullTopic": ["“{topic}” is full with {value} {value|job|jobs}: pushes to it are rejected", "“{topic}” 已满（{value} 个作业）：拒绝推入"],
     "status.stuck": ["No worker takes the ready jobs of “{topic}”: the oldest was due {value} ago", "“{topic}” 的就绪作业无人处理：最早的已到期 {value}"],
     "status.stuckPaused": ["“{topic}” has ready jobs and has been paused for {value}", "“{topic}” 有就绪作业，且已暂停 {value}"],

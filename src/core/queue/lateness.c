@@ -24,6 +24,7 @@ static const struct bucket_bounds attempt_bounds = {
 
 struct recent {
     int64_t number; /* number of the slice of time */
+    uint64_t max_ms;
     struct buckets late;
 };
 
@@ -127,6 +128,8 @@ static void recent_add(struct recent recent[SLICES], int64_t number, uint32_t bu
     struct recent *slice = &recent[(uint64_t)number % SLICES];
     if (slice->number != number)
         *slice = (struct recent){.number = number};
+    if (late_ms > slice->max_ms)
+        slice->max_ms = late_ms;
     buckets_add_to(&slice->late, bucket, late_ms);
 }
 
@@ -172,19 +175,25 @@ void lateness_add_job(struct lateness *lateness, enum job_way way, const struct 
 
 /* ---- the last minute ---- */
 
-void lateness_recent(struct lateness *lateness, struct slice topic, int64_t now_ms,
-                     struct buckets *into)
+uint64_t lateness_recent(struct lateness *lateness, struct slice topic, int64_t now_ms,
+                         struct buckets *into)
 {
+    uint64_t max_ms = 0;
     int64_t number = now_ms / SLICE_MS;
     pthread_mutex_lock(&lateness->lock);
     struct figures *figures = topic.len ? figures_table_find(&lateness->table, topic) : NULL;
     const struct recent *recent = topic.len ? NULL : lateness->all;
     if (figures)
         recent = figures->recent;
-    for (size_t i = 0; recent && i < SLICES; i++)
-        if (recent[i].number <= number && recent[i].number > number - SLICES)
-            buckets_merge(into, &recent[i].late);
+    for (size_t i = 0; recent && i < SLICES; i++) {
+        if (recent[i].number > number || recent[i].number <= number - SLICES)
+            continue;
+        buckets_merge(into, &recent[i].late);
+        if (recent[i].max_ms > max_ms)
+            max_ms = recent[i].max_ms;
+    }
     pthread_mutex_unlock(&lateness->lock);
+    return max_ms;
 }
 
 /* ---- metrics ---- */

@@ -34,10 +34,11 @@ void lateness_add_job(struct lateness *lateness, enum job_way way, const struct 
 /*
  * Adds the first deliveries of the topic in the last minute (50 to 60 s), over all ways, to `into`, which has the
  * bounds lateness_bounds. Read the lateness with buckets_at and the count with buckets_total. An empty name: all
- * topics together. A topic without figures of its own adds nothing.
+ * topics together. A topic without figures of its own adds nothing. Returns the greatest lateness in ms: the buckets of
+ * minutes and hours are wide, so a value read from them may be above it.
  */
-void lateness_recent(struct lateness *lateness, struct slice topic, int64_t now_ms,
-                     struct buckets *into);
+uint64_t lateness_recent(struct lateness *lateness, struct slice topic, int64_t now_ms,
+                         struct buckets *into);
 extern const struct bucket_bounds lateness_bounds;
 
 /* Writes a part of the metrics to a page: call it with *at 0 until it returns true. Takes microseconds a call.

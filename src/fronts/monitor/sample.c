@@ -21,17 +21,23 @@ void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figur
         sum->oldest_ready_due_ms = more->oldest_ready_due_ms;
 }
 
+static int64_t lateness_at(const struct buckets *recent, double fraction, uint64_t max_ms)
+{
+    uint64_t ms = buckets_at(recent, &lateness_bounds, fraction);
+    return (int64_t)(ms < max_ms ? ms : max_ms);
+}
+
 struct monitor_lateness monitor_sample_lateness(struct http_shared *shared, struct slice topic)
 {
     struct monitor_lateness out = {.p50_ms = -1, .p99_ms = -1};
     struct buckets recent = {0};
     if (!shared->lateness)
         return out;
-    lateness_recent(shared->lateness, topic, clock_wall_ms(), &recent);
+    uint64_t max_ms = lateness_recent(shared->lateness, topic, clock_wall_ms(), &recent);
     out.count = buckets_total(&recent);
     if (out.count) {
-        out.p50_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.5);
-        out.p99_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.99);
+        out.p50_ms = lateness_at(&recent, 0.5, max_ms);
+        out.p99_ms = lateness_at(&recent, 0.99, max_ms);
     }
     return out;
 }

@@ -18,6 +18,7 @@ enum problem_row {
     ROW_REDIS_AWAY,
     ROW_MOVED,
     ROW_FULL,
+    ROW_FULL_OF,
     ROW_MEMORY_SPENT,
     ROW_STUCK,
     ROW_STUCK_TARGET,
@@ -79,6 +80,9 @@ static const struct monitor_problem_row rows[ROWS] = {
                    "the data directory was moved: changes are rejected"},
     [ROW_FULL] = {"full", "full", MONITOR_CRITICAL, KIND_NONE, 0,
                   "the store is full: pushes are rejected"},
+    [ROW_FULL_OF] = {"full", "full", MONITOR_CRITICAL, KIND_COUNT, 0,
+                     "the store is full: pushes are rejected; '{topic}' has most of the jobs, "
+                     "{value}"},
     [ROW_MEMORY_SPENT] = {"memory", "full", MONITOR_CRITICAL, KIND_BYTES, 0,
                           "memory is used up, {value}: pushes are rejected"},
     [ROW_STUCK] = {"stuck", "stuck", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
@@ -260,12 +264,17 @@ static void evaluate_held(struct monitor_status *status, const struct monitor_st
         found(status, ROW_HELD_GROUPS, topic, now_ms - topic->stopped_ms);
 }
 
+static uint64_t jobs_of(const struct monitor_sample_topic *topic)
+{
+    const struct queue_counts *counts = &topic->figures.counts;
+    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+}
+
 static void evaluate_topic(struct monitor_status *status, const struct monitor_status_input *input,
                            const struct monitor_sample_topic *topic)
 {
     const struct queue_counts *counts = &topic->figures.counts;
-    uint64_t jobs =
-        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+    uint64_t jobs = jobs_of(topic);
     status->topics++;
     status->jobs += jobs;
     /* Held jobs wait for a limit, not for a worker. */
@@ -279,6 +288,16 @@ static void evaluate_topic(struct monitor_status *status, const struct monitor_s
         found(status, ROW_DEAD, topic, (int64_t)counts->dead);
 }
 
+/* Names the topic with most jobs, if there are jobs. */
+static void found_full(struct monitor_status *status, const struct monitor_sample *sample)
+{
+    const struct monitor_sample_topic *most = NULL;
+    for (size_t i = 0; i < sample->topic_count; i++)
+        if (jobs_of(&sample->topics[i]) > (most ? jobs_of(most) : 0))
+            most = &sample->topics[i];
+    found(status, most ? ROW_FULL_OF : ROW_FULL, most, most ? (int64_t)jobs_of(most) : 0);
+}
+
 static void evaluate_store(struct monitor_status *status, const struct monitor_sample *sample)
 {
     if (!sample->is_healthy)
@@ -286,7 +305,7 @@ static void evaluate_store(struct monitor_status *status, const struct monitor_s
     else if (sample->is_moved)
         found(status, ROW_MOVED, NULL, 0);
     else if (!sample->is_accepting)
-        found(status, ROW_FULL, NULL, 0);
+        found_full(status, sample);
 }
 
 static void evaluate_certificate(struct monitor_status *status,

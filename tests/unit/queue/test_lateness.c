@@ -106,6 +106,18 @@ CLAIM(a_page_for_some_topics_has_no_others)
     lateness_free(lateness);
 }
 
+CLAIM(no_lateness_is_above_the_greatest_one)
+{
+    struct lateness *lateness = lateness_new(2);
+    struct buckets buckets = {0};
+    add(lateness, "a", 1, 310000, now_ms);
+    add(lateness, "a", 1, 20, now_ms);
+    assert_int_equal(lateness_recent(lateness, slice_of("a"), now_ms, &buckets), 310000);
+    assert_true(buckets_at(&buckets, &lateness_bounds, 0.99) > 310000); /* a bucket of 55 minutes */
+    assert_int_equal(lateness_recent(lateness, slice_of("a"), now_ms + 70000, &buckets), 0);
+    lateness_free(lateness);
+}
+
 static uint64_t recent(struct lateness *lateness, const char *topic, int64_t at_ms, uint64_t *p99)
 {
     struct buckets buckets = {0};
