@@ -587,24 +587,41 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
     return !caller_has_ended(caller) && now_ms < caller->ends_ms;
 }
 
+static int64_t credential_used_ms(const struct credential *credential)
+{
+    int64_t shown_ms = atomic_load_explicit(&credential->shown_ms, memory_order_relaxed);
+    int64_t used_ms = caller_used_ms(credential->caller);
+    return used_ms > shown_ms ? used_ms : shown_ms;
+}
+
 /* Lists the credentials. The secrets of a token are adjacent, the newest first. */
 size_t access_list(struct access *access,
-                   void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),
+                   void (*each)(void *ctx, const struct access_caller *caller, int64_t used_ms),
                    void *ctx)
 {
     size_t count = 0;
-    const struct access_caller *last = NULL;
+    int64_t used_ms = 0;
+    const struct access_caller *first = NULL; /* of the secrets of one token */
     pthread_rwlock_rdlock(&access->lock);
     const struct book *book = access->book;
     for (size_t i = 0; i < book->count; i++) {
         const struct credential *credential = &book->all[i];
-        if (!credential->caller || (last && last->kind == credential->caller->kind &&
-                                    slice_equals(last->name, credential->caller->name)))
+        const struct access_caller *caller = credential->caller;
+        if (!caller)
             continue;
-        last = credential->caller;
-        count++;
-        each(ctx, last, atomic_load_explicit(&credential->shown_ms, memory_order_relaxed));
+        if (!first || first->kind != caller->kind || !slice_equals(first->name, caller->name)) {
+            if (first)
+                each(ctx, first, used_ms);
+            first = caller;
+            used_ms = 0;
+            count++;
+        }
+        int64_t at_ms = credential_used_ms(credential);
+        if (at_ms > used_ms)
+            used_ms = at_ms;
     }
+    if (first)
+        each(ctx, first, used_ms);
     pthread_rwlock_unlock(&access->lock);
     return count;
 }

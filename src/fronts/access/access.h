@@ -64,6 +64,10 @@ struct access_caller *access_caller_hold(const struct access_caller *caller);
 /* Drops a reference; accepts NULL. */
 void access_caller_release(struct access_caller *caller);
 
+/* Notes a call of a caller that was authenticated before, on the same connection. Wall clock; exact to a second. Any
+ * thread. */
+void access_caller_use(const struct access_caller *caller, int64_t now_ms);
+
 /* Returns true if the caller has all given scopes. For calls that concern no topic, or before the
  * topic is known. */
 static inline bool access_has_scope(const struct access_caller *caller, unsigned scopes)
@@ -191,11 +195,11 @@ enum access_refusal access_admit_signed(struct access *access, const struct acce
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms);
 
 /* Lists all tokens, certificates and access keys that are not revoked, in the order of the list.
- * `shown_ms` is the wall-clock time of the last authentication with it, on a new connection or
- * after a change; 0 if it was not used since the start. `each` is called under a lock and has to be
- * quick. Returns the number of entries. */
+ * `used_ms` is the wall-clock time of the last call with it, or with another secret of the same
+ * token; 0 if it was not used since the start. `each` is called under a lock and has to be quick.
+ * Returns the number of entries. */
 size_t access_list(struct access *access,
-                   void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),
+                   void (*each)(void *ctx, const struct access_caller *caller, int64_t used_ms),
                    void *ctx);
 
 /* ---- changes ---- */

@@ -8,6 +8,7 @@ struct counted {
     struct access_caller caller;
     atomic_uint holders; /* references; not counted for the anonymous caller */
     atomic_bool has_ended;
+    _Atomic int64_t used_ms;
     char text[]; /* name and topics */
 };
 
@@ -64,6 +65,19 @@ void caller_end(struct access_caller *caller)
 bool caller_has_ended(const struct access_caller *caller)
 {
     return atomic_load_explicit(&counted_of(caller)->has_ended, memory_order_acquire);
+}
+
+void access_caller_use(const struct access_caller *caller, int64_t now_ms)
+{
+    struct counted *counted = counted_of(caller);
+    int64_t used_ms = atomic_load_explicit(&counted->used_ms, memory_order_relaxed);
+    if (now_ms - used_ms >= 1000 && caller->kind != ACCESS_ANYONE)
+        atomic_store_explicit(&counted->used_ms, now_ms, memory_order_relaxed);
+}
+
+int64_t caller_used_ms(const struct access_caller *caller)
+{
+    return atomic_load_explicit(&counted_of(caller)->used_ms, memory_order_relaxed);
 }
 
 struct access_caller *access_anyone(void)

@@ -12,5 +12,7 @@ bool caller_equals(const struct access_caller *a, const struct access_caller *b)
  * thread. */
 void caller_end(struct access_caller *caller);
 bool caller_has_ended(const struct access_caller *caller);
+/* Returns the time of the last access_caller_use, or 0. Any thread. */
+int64_t caller_used_ms(const struct access_caller *caller);
 
 #endif

@@ -138,6 +138,7 @@ static void begin_command(struct beanstalk_session *session,
     session->command.tube = slice_make(session->tube_name, command->tube.len);
     beanstalk_connection_consume(&session->connection, line_bytes);
     session->front->verbs[command->verb]++;
+    access_caller_use(session->call.caller, clock_wall_ms());
     if (audit_name(command))
         beanstalk_change_begin(session, audit_name(command));
     if (handler->is_worker)

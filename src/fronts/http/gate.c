@@ -160,8 +160,11 @@ static bool admit(struct http_connection *connection, const struct http_route *r
             gate->caller = access_caller_hold(access_anyone());
         return true;
     }
-    if (is_remembered(gate, access, &front->request))
+    if (is_remembered(gate, access, &front->request)) {
+        (void)http_front_date(front);
+        access_caller_use(gate->caller, front->date_s * 1000);
         return true;
+    }
     if (route && route->admit)
         return admit_foreign(connection, route, is_whole, fault);
     uint64_t generation = access_generation(access);

@@ -98,7 +98,7 @@ struct tokens_writing {
     bool is_full;
 };
 
-static void write_token(void *ctx, const struct access_caller *caller, int64_t shown_ms)
+static void write_token(void *ctx, const struct access_caller *caller, int64_t used_ms)
 {
     struct tokens_writing *writing = ctx;
     writing->is_full |= writing->count == TOKENS_SHOWN || writing->out->len > writing->bytes_end;
@@ -107,7 +107,7 @@ static void write_token(void *ctx, const struct access_caller *caller, int64_t s
     writing->count++;
     buffer_append_text(writing->out, writing->count > 1 ? ",{" : "{");
     api_caller_members_write(writing->out, caller);
-    write_time(writing->out, "last_used_at", shown_ms);
+    write_time(writing->out, "last_used_at", used_ms);
     buffer_append_byte(writing->out, '}');
 }
 

@@ -62,6 +62,20 @@ def test_tokens_are_names_and_rights_and_no_secrets(guarded):
 
 
 @pytest.mark.plain("it has tokens of its own")
+def test_each_call_on_a_kept_connection_is_a_use_of_the_token(guarded):
+    def used():
+        return next(one["last_used_at"] for one in ask(guarded, "/v1/server", guarded.all)["tokens"]["list"] if one["name"] == "some")
+
+    connection = Connection(guarded.port)
+    assert connection.call("GET", "/v1/topics", b"", guarded.some.headers).status == 200
+    first = used()
+    time.sleep(2.1)
+    assert used() == first
+    assert connection.call("GET", "/v1/topics", b"", guarded.some.headers).status == 200
+    assert used() > first
+
+
+@pytest.mark.plain("it has tokens of its own")
 @pytest.mark.parametrize("path", ["/v1/server", "/v1/log"])
 def test_server_and_log_need_rights_to_all_topics(guarded, path):
     ask(guarded, path, guarded.some, 403)
