@@ -9,17 +9,66 @@ static void call_all(struct http_call *call, struct queue_topic_call topic)
     queue_topic(call->front->queue, &topic, http_reply_to(call, http_answer_affected));
 }
 
+/* ---- a purge that only counts ---- */
+
+static uint64_t jobs_in(const struct queue_counts *counts, enum job_state state)
+{
+    uint64_t delayed = counts->delayed + counts->retrying;
+    switch (state) {
+    case JOB_DELAYED:
+        return delayed;
+    case JOB_READY:
+        return counts->ready;
+    case JOB_FINISHED:
+        return counts->finished;
+    default:
+        return delayed + counts->ready + counts->dead;
+    }
+}
+
+/* The note has the state. */
+static void on_counted(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || !reply->topic_count) {
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    uint64_t jobs = jobs_in(&reply->topics[0].counts, (enum job_state)exchange->note.at[0]);
+    api_sweep_answer(exchange, jobs, jobs, true);
+}
+
+static void count_all(struct http_call *call, enum job_state state)
+{
+    struct http_exchange *exchange = call->exchange;
+    exchange->is_dry_run = true;
+    http_change_drop(exchange);
+    buffer_append_byte(&exchange->note, (char)state);
+    if (exchange->note.failed) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    queue_topic(call->front->queue,
+                &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = call->topic},
+                http_reply_to(call, on_counted));
+}
+
 /* ---- calls ---- */
 
 static void purge(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
+    http_options filter = fields->set & ~OPTION_BIT(OPTION_STATE);
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     if (fields->state == JOB_LEASED) {
         http_answer_problem(
             call->exchange, PROBLEM_BAD_OPTION, 0,
             "'state' is 'leased' but must be delayed, ready or dead: leased jobs are not purged");
-    } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
+    } else if (fields->dry_run && filter == OPTION_BIT(OPTION_DRY_RUN)) {
+        count_all(call, fields->state);
+    } else if (!(filter & ~OPTION_BIT(OPTION_DRY_RUN))) {
         call_all(call,
                  (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {

@@ -9,6 +9,20 @@ static bool sweep_is_wanted(void *owner, uint64_t tag)
     return http_exchange_is_wanted(owner, tag);
 }
 
+void api_sweep_answer(struct http_exchange *exchange, uint64_t jobs, uint64_t seen,
+                      bool is_complete)
+{
+    if (exchange->route->format) {
+        exchange->route->format->affected(exchange, jobs, seen, is_complete);
+        return;
+    }
+    struct buffer *body = http_answer_start_affected(exchange, jobs);
+    buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
+    buffer_append_u64(body, seen);
+    buffer_append_text(body, is_complete ? ",\"complete\":true}" : ",\"complete\":false}");
+    http_answer_end_json(exchange, 200);
+}
+
 static void on_swept(void *owner, uint64_t tag, const struct sweep_result *result)
 {
     struct http_front *front = owner;
@@ -17,20 +31,10 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     if (!exchange)
         return;
     http_change_count(exchange, result->jobs);
-    if (result->status != QUEUE_OK) {
+    if (result->status != QUEUE_OK)
         http_answer_stopped(exchange, result->status, result->jobs);
-        return;
-    }
-    if (exchange->route->format) {
-        exchange->route->format->affected(exchange, result->jobs, result->seen,
-                                          result->is_complete);
-        return;
-    }
-    struct buffer *body = http_answer_start_affected(exchange, result->jobs);
-    buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
-    buffer_append_u64(body, result->seen);
-    buffer_append_text(body, result->is_complete ? ",\"complete\":true}" : ",\"complete\":false}");
-    http_answer_end_json(exchange, 200);
+    else
+        api_sweep_answer(exchange, result->jobs, result->seen, result->is_complete);
 }
 
 static bool begin_sweep(struct http_call *call, struct sweep_order order, struct http_fault *fault)

@@ -233,7 +233,7 @@ OPTIONS = [
     ("a state that is not", request_bytes("GET", "/v1/topics/bad/jobs?state=sleeping"), 400, "bad_option"),
     ("a forged cursor", request_bytes("GET", "/v1/topics/bad/jobs?cursor=forged"), 400, "bad_cursor"),
     ("purge by a filter of any jobs", post("/v1/topics/bad/purge?error=x"), 400, "option_clash"),
-    ("purge by a filter of ready jobs", post("/v1/topics/bad/purge?state=ready&dry_run=true"), 400, "option_clash"),
+    ("purge by a filter of ready jobs", post("/v1/topics/bad/purge?state=ready&max=3&dry_run=true"), 400, "option_clash"),
     ("redrive by nothing", post("/v1/topics/bad/redrive?error="), 400, "bad_option"),
     ("redrive of one and of others", post("/v1/topics/bad/redrive?id=a&id_prefix=b"), 400, "option_clash"),
     ("redrive by no time", post("/v1/topics/bad/redrive?died_after=1h"), 400, "bad_option"),
