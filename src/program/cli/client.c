@@ -316,7 +316,7 @@ int client_expect(struct client *client, const char *member)
 
 int client_set_answer(struct client *client, json_t *answer)
 {
-    char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+    char *text = answer ? show_dump(answer) : NULL;
     json_decref(client->json);
     client->json = answer;
     buffer_clear(&client->answer);

@@ -53,10 +53,22 @@ bool show_json_text(struct slice json, FILE *out)
     return fwrite(json.at, 1, json.len, out) == json.len;
 }
 
+char *show_dump(const json_t *value)
+{
+    enum { FLAGS = JSON_ENCODE_ANY | JSON_COMPACT };
+    char *text = json_dumps(value, FLAGS | JSON_REAL_PRECISION(15));
+    json_t *again = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    if (again && !json_equal(again, value)) {
+        free(text);
+        text = json_dumps(value, FLAGS);
+    }
+    json_decref(again);
+    return text;
+}
+
 bool show_json(const json_t *value, FILE *out)
 {
-    /* The server's figures have few digits; all 17 of a double would show others than it sent. */
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = show_dump(value);
     bool is_shown = text && show_json_text(slice_of(text), out) && putc('\n', out) != EOF;
     free(text);
     return is_shown;
@@ -149,7 +161,7 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES])
     if (json_is_string(value)) {
         copy_cut(out, SHOW_CELL_BYTES, json_string_value(value), SHOW_CELL_BYTES);
     } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *text = show_dump(value);
         copy_cut(out, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
         free(text);
     }
@@ -256,8 +268,7 @@ const char *show_result_size(const json_t *job, char out[SHOW_CELL_BYTES])
 
 void show_lines(const char *label, const json_t *value)
 {
-    char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = json_is_string(value) ? strdup(json_string_value(value)) : show_dump(value);
     size_t len = text ? strlen(text) : 0, most = len < SHOW_LINES_BYTES ? len : SHOW_LINES_BYTES;
     while (most < len && most > 0 && is_continuation(text[most]))
         most--;

@@ -235,7 +235,7 @@ static bool breaker_is_open(const json_t *topic)
 static void print_breaker(const json_t *topic)
 {
     const char *state = json_string_value(json_object_get(topic, "breaker"));
-    if (state)
+    if (breaker_is_open(topic))
         printf("; circuit breaker of the target %s",
                strcmp(state, "half_open") == 0 ? "half open" : state);
 }

@@ -236,6 +236,20 @@ def test_a_job_from_push_to_ack(tarry):
     tarry("ack", job["lease"], code=REFUSED)
 
 
+def test_numbers_of_a_body_are_shown_as_they_were_written(tarry):
+    body = '{"total":595.33,"exact":0.12345678901234568,"count":9007199254740993}'
+    tarry("push", "orders", "o-1", "--body", body)
+    assert f"{body}\n" in tarry("get", "orders", "o-1")
+
+
+def test_a_dry_run_of_a_purge_counts_the_jobs_of_each_state(tarry):
+    tarry("push", "bills", "1", "--delay", "1h")
+    tarry("push", "bills", "2")
+    assert tarry("purge", "bills", "--dry-run") == "2 jobs would be purged\n"
+    assert tarry("purge", "bills", "--state", "delayed", "--dry-run") == "1 job would be purged\n"
+    assert tarry("purge", "bills", "--yes") == "purged 2\n"
+
+
 def test_the_server_makes_an_id(tarry):
     job = json.loads(tarry("push", "t", "--json", "--delay", "1h", "--body", "x"))
     assert len(job["id"]) == 26

@@ -103,7 +103,7 @@ def test_a_topic_shows_the_breaker_of_its_target(world):
     with Endpoint() as right:
         client.put("broken", f'{{"backoff":"fixed:1s","deliver":{{"to":"{right.url}/x"}}}}')
         assert client.call("GET", "/v1/topics/broken").json()["breaker"] == "closed" and live() == "closed"
-        assert "circuit breaker of the target closed" in command("topic", "show", "broken") and "breaker" not in command("topics", "broken")
+        assert "circuit breaker" not in command("topic", "show", "broken") and "breaker" not in command("topics", "broken")
         client.put("plain", "{}")
         assert "breaker" not in client.call("GET", "/v1/topics/plain").json()
     for n in range(10):
