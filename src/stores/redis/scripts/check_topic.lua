@@ -308,20 +308,24 @@ local function check_group(g, in_flight, found, tried)
         flow.touch(t, g)
         g.tried = tried
     end
-    if g.in_flight ~= in_flight or g.ready ~= found.ready or not heads_agree(g.heads, found.heads) then
+    local is_wrong = g.in_flight ~= in_flight or g.ready ~= found.ready or not heads_agree(g.heads, found.heads)
+    if is_wrong then
         local what = format("the group '%s' counts %d in flight and %d ready, but there are %d and %d", g.name, g.in_flight, g.ready, in_flight, found.ready)
         if g.in_flight == in_flight and g.ready == found.ready then what = format("the group '%s' has another first job than it knows of", g.name) end
         if find(t.name, '', what, 'counted again') then
             flow.touch(t, g)
             g.in_flight, g.ready, g.heads = in_flight, found.ready, found.heads
         end
-        return
     end
     local wakes = call('ZSCORE', t.wakes, g.name)
     if (wakes and true or false) ~= (g.in_wakes or false) and find(t.name, '', format("the group '%s' and the list of groups to wake disagree", g.name), 'corrected') then
         flow.touch(t, g)
         g.in_wakes = true
-    elseif g.ready > 0 and g.open == 0 and not wakes and flow.may_go_on(t, g)
+    elseif is_wrong or g.ready == 0 then
+        return -- what follows is decided again, or there is nothing to decide
+    elseif (g.open > 0) == (g.by > 0) then
+        if find(t.name, '', format("the group '%s' is served and held, or neither", g.name), 'decided again') then flow.touch(t, g) end
+    elseif g.open == 0 and not wakes and flow.may_go_on(t, g)
         and find(t.name, '', format("the group '%s' may be served, but has no turn", g.name), 'its turn added') then
         flow.touch(t, g)
     end
