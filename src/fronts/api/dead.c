@@ -11,6 +11,7 @@ static void call_all(struct http_call *call, struct queue_topic_call topic)
 
 /* ---- a purge that only counts ---- */
 
+/* `state` 0: all that a purge without a state removes. */
 static uint64_t jobs_in(const struct queue_counts *counts, enum job_state state)
 {
     uint64_t delayed = counts->delayed + counts->retrying;
@@ -19,6 +20,8 @@ static uint64_t jobs_in(const struct queue_counts *counts, enum job_state state)
         return delayed;
     case JOB_READY:
         return counts->ready;
+    case JOB_DEAD:
+        return counts->dead;
     case JOB_FINISHED:
         return counts->finished;
     default:
@@ -26,7 +29,7 @@ static uint64_t jobs_in(const struct queue_counts *counts, enum job_state state)
     }
 }
 
-/* The note has the state. */
+/* The count has the state. */
 static void on_counted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -36,7 +39,7 @@ static void on_counted(void *owner, uint64_t tag, const struct queue_reply *repl
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
         return;
     }
-    uint64_t jobs = jobs_in(&reply->topics[0].counts, (enum job_state)exchange->note.at[0]);
+    uint64_t jobs = jobs_in(&reply->topics[0].counts, (enum job_state)exchange->count);
     api_sweep_answer(exchange, jobs, jobs, true);
 }
 
@@ -45,11 +48,7 @@ static void count_all(struct http_call *call, enum job_state state)
     struct http_exchange *exchange = call->exchange;
     exchange->is_dry_run = true;
     http_change_drop(exchange);
-    buffer_append_byte(&exchange->note, (char)state);
-    if (exchange->note.failed) {
-        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
-        return;
-    }
+    exchange->count = (uint32_t)state;
     queue_topic(call->front->queue,
                 &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = call->topic},
                 http_reply_to(call, on_counted));

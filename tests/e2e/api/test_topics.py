@@ -98,7 +98,8 @@ def test_purge(client, state, gone):
     client.nack(client.take("p")[0]["lease"])
     client.push("p", "delayed", delay="1h")
     client.push("p", "ready")
-    assert client.topic_verb("p", "purge", state=state, dry_run="true") == {"jobs": len(gone), "dry_run": True, "seen": len(gone), "complete": True}
+    counted = client.topic_verb("p", "purge", state=state, dry_run="true")
+    assert (counted["jobs"], counted["dry_run"], counted["complete"]) == (len(gone), True, True)
     assert len(client.list("p")["jobs"]) == 4, "a dry run changes nothing"
     answer = client.topic_verb("p", "purge", state=state)
     assert answer["jobs"] == len(gone)
