@@ -325,13 +325,13 @@ def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
 
 
 def test_an_open_breaker_is_shown_with_its_topic(browser, client, endpoint):
-    client.put_topic("broken", backoff="fixed:1s", deliver={"to": endpoint.url + "/x"})
-    browser.open("#/topics/broken").sees("delivers")
+    client.put_topic("fragile", backoff="fixed:1s", deliver={"to": endpoint.url + "/x"})
+    browser.open("#/topics/fragile").sees("delivers")
     endpoint.stop()
-    client.push_batch([{"topic": "broken"}] * 10)
+    client.push_batch([{"topic": "fragile"}] * 10)
     browser.sees("target fails")  # without a reload
     browser.open("#/topics").sees("target fails")
-    browser.open("#/topics/broken")
+    browser.open("#/topics/fragile")
     browser.press("target fails*")
     browser.sees("Endpoints")
     browser.sees("connection refused")
@@ -766,6 +766,7 @@ def ids(browser):
 
 def test_dead_jobs_have_a_time_of_death_and_are_sorted(browser, client):
     for n in (2, 0, 1):
+        time.sleep(0.01)  # the times of death have milliseconds
         fail(client, "grave", f"g{n}", f"error {n}", body=json.dumps({"order": {"sku": f"s{5 - n}"}}).encode(), content_type="application/json")
     browser.open("#/topics/grave/jobs?state=dead", is_new=True)
     browser.wait(lambda: len(ids(browser)) == 3, "three dead jobs")
