@@ -395,11 +395,17 @@ static bool is_victim(void *ctx, uint32_t number)
 }
 
 /* Plans a checkpoint. The phase is then collecting, or idle if planning failed. */
+/* Returns whether the disk lacks space: for a checkpoint, or for the next file of the log. */
+static bool is_short(const struct checkpoint *checkpoint)
+{
+    return checkpoint->is_without_space || checkpoint->shard->log_is_short;
+}
+
 /* Returns how much a checkpoint may write to the runs if space is short: half of what is free, so that the log and the catalog have room. */
 static uint64_t spare_bytes(const struct checkpoint *checkpoint)
 {
     struct fs_room room;
-    if (!checkpoint->is_without_space || !wal_room(checkpoint->shard->wal, &room))
+    if (!is_short(checkpoint) || !wal_room(checkpoint->shard->wal, &room))
         return 0;
     return room.free_bytes / 2;
 }
@@ -409,7 +415,7 @@ static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file
 {
     checkpoint->before_file = before_file;
     checkpoint->began_ms = checkpoint->now_ms;
-    checkpoint->build = (struct depot_build){.is_short = checkpoint->is_without_space,
+    checkpoint->build = (struct depot_build){.is_short = is_short(checkpoint),
                                              .spare_bytes = spare_bytes(checkpoint),
                                              .cold_ms = now.inner_ms + COLD_MS,
                                              .read_log = read_log,
@@ -762,10 +768,10 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
         shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
         limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
     bool for_space = !before && checkpoint->now_ms >= checkpoint->space_ms &&
-                     depot_wants_checkpoint(shard->depot, checkpoint->is_without_space);
+                     depot_wants_checkpoint(shard->depot, is_short(checkpoint));
     if (for_space)
         checkpoint->space_ms =
-            checkpoint->now_ms + (checkpoint->is_without_space ? SHORT_EVERY_MS : SPACE_EVERY_MS);
+            checkpoint->now_ms + (is_short(checkpoint) ? SHORT_EVERY_MS : SPACE_EVERY_MS);
     bool has_keys_next = checkpoint->has_keys_next && !checkpoint->is_without_space;
     if (checkpoint->is_without_space)
         abandon_merge(checkpoint); /* it keeps files that could be freed */

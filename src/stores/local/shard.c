@@ -70,6 +70,7 @@ static void upkeep_done(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, upkeep_work);
     shard->keeping_up = false;
+    shard->log_is_short = shard->upkeep_error == -ENOSPC || shard->upkeep_error == -EDQUOT;
     wal_upkept(shard->wal);
     struct wal_stats stats;
     wal_stats(shard->wal, &stats);

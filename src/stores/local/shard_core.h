@@ -108,6 +108,7 @@ struct shard {
      * shard.c. */
     uint32_t submitted, submitted_before, holds;
     int commit_error, upkeep_error;
+    bool log_is_short; /* the disk had no space for the next file of the log */
     int64_t upkeep_retry_ms;
     bool writing_topics;   /* the topics' records are being written again */
     uint32_t topics_at;    /* the next topic to write */
