@@ -181,7 +181,7 @@ def test_the_join_of_a_server_that_died_is_fenced_off(queue):
     assert queue.is_empty()
 
 
-def test_a_stored_push_whose_server_died_is_counted(queue):
+def test_a_stored_push_of_a_dead_server_is_counted(queue):
     queue.begin()
     join = queue.join(2)
     assert queue.push(2, "m", join)[0] == CREATED

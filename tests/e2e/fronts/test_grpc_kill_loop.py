@@ -82,7 +82,7 @@ class Traffic:
             thread.join(20)
 
 
-def test_what_was_answered_on_streams_survives_kill_9(start_server):
+def test_answers_on_streams_survive_kill_9(start_server):
     server = start_server("--sync", "always")
     server.client().good("PUT", "/v1/topics/mail", b'{"dedup_window":"1h"}')
     traffic = Traffic(server.port)

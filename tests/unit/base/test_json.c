@@ -402,9 +402,9 @@ static int check_in_pieces(struct slice text, int levels, size_t bytes, enum jso
     return pieces;
 }
 
-CLAIM(a_check_in_pieces_finds_what_a_whole_one_finds)
+CLAIM(a_check_in_pieces_finds_the_same_as_a_whole_one)
 {
-    struct random random = seed_random("a_check_in_pieces_finds_what_a_whole_one_finds");
+    struct random random = seed_random("a_check_in_pieces_finds_the_same_as_a_whole_one");
     const struct slice palette = slice_of("{}[]\",:\\u0123456789dDeE+-.ntfb /\xc3\xa9\xed\xa0\x80");
     struct buffer text;
     int found[JSON_UNFINISHED] = {0}, paused = 0;

@@ -342,7 +342,7 @@ CLAIM(small_runs_are_made_one)
         assert_int_equal(runs[i].is_victim, i < 9);
 }
 
-CLAIM(only_what_fits_is_rewritten_while_space_is_short)
+CLAIM(runs_that_do_not_fit_stay_while_space_is_short)
 {
     static const struct depot_plan_limits limits = {
         .victim_bytes_max = 150, .small_run_bytes = 50, .victim_slots_max = 100, .is_short = true};
