@@ -42,7 +42,7 @@ void show_disarm(char *text);
  * interpret are escaped, which changes no value. Blanks between values are kept. Returns false
  * if writing fails. */
 bool show_json_text(struct slice json, FILE *out);
-/* Returns the JSON of a value, which the caller frees, or NULL. Numbers have at most 15 digits if that changes none of them: the 17 digits that a
+/* Returns the JSON of a value, which the caller frees, or NULL. Numbers have at most 15 digits if that keeps their values: the 17 digits that a
  * double may need would show 595.33 as 595.33000000000004. */
 char *show_dump(const json_t *value);
 /* Writes a value in the same way, as one line. */
