@@ -309,7 +309,7 @@ CLAIM(postponed_removals_happen_later)
     assert_true(has_file("shard/run/00000001.run"));
     depot_hold_back(crowd.depot, false);
     assert_true(depot_wants_tidying(crowd.depot));
-    assert_false(depot_wants_checkpoint(crowd.depot));
+    assert_false(depot_wants_checkpoint(crowd.depot, false));
     depot_tidy(crowd.depot);
     assert_false(depot_wants_tidying(crowd.depot));
     assert_false(has_file("shard/run/00000001.run"));
