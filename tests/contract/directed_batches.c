@@ -509,7 +509,7 @@ static void a_dead_member_that_is_removed_after_a_stop_counts_as_cancelled(void 
             assert_int_equal(call_topic(QUEUE_TOPIC_PURGE, "m")->status, QUEUE_OK);
         else
             assert_int_equal(change(QUEUE_CANCEL, "m", "a", false), QUEUE_CANCELLED);
-        expect_waits_for("w", 1);
+        await_members("w", 1);
         assert_int_equal(answer(QUEUE_ACK, b), QUEUE_OK);
         struct slice w_lease = take_waiting("w", "acked=1 dead=0 cancelled=2 expired=0 missing=0");
         assert_int_equal(answer(QUEUE_ACK, w_lease), QUEUE_OK);

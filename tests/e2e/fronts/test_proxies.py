@@ -101,7 +101,7 @@ def test_rest_uses_both_versions_of_http(behind):
     for flag, version in (("--http1.1", "1.1"), ("--http2", "2")):
         assert behind.curl("/v1/topics/mail/jobs", flag, "-d", "x")[:2] == (version, "201")
     began = time.monotonic()
-    assert behind.curl("/v1/topics/none/take?wait=1s", "-X", "POST")[1:] == ("200", '{"jobs":[]}') and time.monotonic() - began >= 1
+    assert behind.curl("/v1/topics/none/take?wait=1s", "-X", "POST")[1:] == ("200", '{"jobs":[]}\n') and time.monotonic() - began >= 1
     assert behind.server.client().topic("mail")["counts"]["ready"] == 2
 
 
