@@ -200,8 +200,9 @@ static const struct metric sql_metrics[] = {
         {.name = "tarry_sql_oldest_transaction_seconds",
          .type = PROMETHEUS_GAUGE,
          .help = "Age of the oldest open transaction of the database, every 10 s.",
-         .meaning = "What it may still read cannot be cleaned away, so takes become slower. "
-                    "Requires a right: `pg_read_all_stats` or `PROCESS`. Runbook page *bloat*.",
+         .meaning = "What it may still read cannot be cleaned away, so the database needs more "
+                    "processor time. Requires a right: `pg_read_all_stats` or `PROCESS`. Runbook "
+                    "page *bloat*.",
          ON_SQL},
     [DEAD_ROWS] = {.name = "tarry_sql_dead_rows",
                    .type = PROMETHEUS_GAUGE,
