@@ -251,7 +251,7 @@ def test_redrive_and_purge_by_a_filter_from_the_command_line(tarry):  # noqa: F8
     assert json.loads(tarry("purge", "t", "--error", "x", "--yes", "--json")) == {
         "topic": "t", "result": "ok", "jobs": 0, "seen": 1, "complete": True}
     client.push("t", "live", delay="1h")
-    tarry("purge", "t", "--dry-run", code=REFUSED)
+    assert tarry("purge", "t", "--dry-run") == "3 jobs would be purged\n"
     tarry("purge", "t", "--max", "1", "--yes", code=REFUSED)
     assert tarry("purge", "t", "--state", "dead", "--dry-run") == "1 job would be purged\n"
     assert tarry("redrive", "t") == "redriven 1\n"

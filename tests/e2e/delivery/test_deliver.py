@@ -664,7 +664,7 @@ def test_a_credential_goes_only_to_its_origin(start_delivering, endpoint, tmp_pa
         push(client, "others", "again")
         eventually(lambda: len(other.calls) == 2)
         assert "authorization" not in other.calls[1].headers
-    assert "4711" not in server.log() and "hunter" not in server.log()
+    assert "tok-4711" not in server.log() and "hunter" not in server.log()
 
 
 # ---- one attempt, one request ----
