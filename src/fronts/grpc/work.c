@@ -529,6 +529,8 @@ static bool read_extend_all(struct reading *reading, const Tarry__V1__ExtendAll 
     struct fields fields = {.out = &options, .fault = &reading->fault};
     if (!fields_duration(&fields, OPTION_LEASE_FOR, message->lease_for))
         return false;
+    if (!flush(reading)) /* answers that came along remove their leases from `held` */
+        return false;
     for (size_t i = 0; i < work->held.count; i++)
         if (!add(reading,
                  &(struct queue_answer){.verb = QUEUE_EXTEND,
