@@ -324,10 +324,10 @@ def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
 # ---- one job ----
 
 
-def test_an_open_breaker_is_shown_with_its_topic(browser, client, endpoint):
-    client.put_topic("fragile", backoff="fixed:1s", deliver={"to": endpoint.url + "/x"})
-    browser.open("#/topics/fragile").sees("delivers")
-    endpoint.stop()
+def test_an_open_breaker_is_shown_with_its_topic(browser, client):
+    with Endpoint() as endpoint:
+        client.put_topic("fragile", backoff="fixed:1s", deliver={"to": endpoint.url + "/x"})
+        browser.open("#/topics/fragile").sees("delivers")
     client.push_batch([{"topic": "fragile"}] * 10)
     browser.sees("target fails")  # without a reload
     browser.open("#/topics").sees("target fails")
