@@ -16,7 +16,7 @@ struct scan {
     bool skips; /* skip containers that are too deep */
     bool is_too_deep;
     enum json_scan_place
-        paused;   /* where it has paused, which the functions return like a fault; 0: nowhere */
+        paused;   /* the place of the pause, which the functions return like a fault; 0: no pause */
     int64_t open; /* containers that are open in one that is skipped */
 };
 

@@ -22,7 +22,7 @@ enum json_scan_place { JSON_SCAN_VALUE = 1, JSON_SCAN_KEY, JSON_SCAN_STRING, JSO
 /* A check in pieces. It begins with zeroed memory, and after its end another one may begin. The text may move between two
  * pieces. */
 struct json_scan {
-    enum json_scan_place place; /* where it has paused; 0: at the beginning */
+    enum json_scan_place place; /* the place of the pause; 0: the beginning */
     bool is_too_deep;
     bool objects[JSON_LEVELS_MAX];
     int depth;

@@ -125,7 +125,7 @@ struct intake_rejections {
     unsigned lines, left_out;
 };
 
-/* Counts and logs a rejected message. `place` is where it is, by its name in the log ("queue"). */
+/* Counts and logs a rejected message. `place` names the kind of its place in the log ("queue"). */
 void intake_reject(struct intake_rejections *rejections, const struct intake_lines *lines,
                    struct intake_counts *counts, enum intake_refusal refusal,
                    const char *place_name, const char *place, const char *why);

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What keeps the database from cleaning up, as of the last upkeep that has read it. Each second would be too often: the
- * database walks through all of its sessions. */
+/* The obstacles to cleaning up in the database, as of the last upkeep that read them. Not every upkeep reads them, because
+ * the database then walks through all of its sessions. */
 struct sql_health {
     unsigned upkeeps; /* of this connection */
     int64_t

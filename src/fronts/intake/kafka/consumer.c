@@ -141,7 +141,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
     take_error(consumer, error);
 }
 
-/* Forgets the batch whose partitions are no longer those of the assignment. It is read again. */
+/* Forgets the batch after a change of the assignment of its partitions. It is read again. */
 static void batch_forget(struct kafka_in_consumer *consumer)
 {
     consumer->generation++;
