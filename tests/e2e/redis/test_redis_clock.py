@@ -10,7 +10,7 @@ from clock_steps import LISTED_JOBS, Load, finish_listed, late_ms, list_over_a_s
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import Cluster, RedisServer
 from redis_serving import metric
-from server import eventually, freeze
+from server import eventually, freeze, slack
 
 HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ def test_a_step_makes_nothing_early(world, step_ms):
     late = late_ms(servers, during, delays)
     load.stop()
     show(f"five steps of {step_ms} ms", late)
-    assert late[0] >= 0 and late[-1] < 1000
+    assert late[0] >= 0 and late[-1] < 1000 * slack()
 
 
 @pytest.mark.parametrize("step_ms", [100, 450])
@@ -60,7 +60,7 @@ def test_a_step_ends_no_lease_early(world, step_ms):
         clock.step(step_ms)
         [again] = other.take("held", wait="5s")
         held = time.monotonic() - began
-        assert again["id"] == job["id"] and 0.5 <= held < 1.5, held
+        assert again["id"] == job["id"] and 0.5 <= held < 1.5 * slack(), held
         other.ack(again["lease"])
 
 
@@ -76,7 +76,7 @@ def test_a_slewed_clock_makes_nothing_early(world, ppm, loaded):
         load.stop()
     show(f"slewed by {ppm} ppm", late)
     # Two clocks may drift apart by 200 ppm.
-    assert late[0] >= -0.5 and statistics.median(late) < 400
+    assert late[0] >= -0.5 and statistics.median(late) < 400 * slack()
 
 
 def test_clock_steps_during_an_absence_make_no_job_early(world):
@@ -94,7 +94,7 @@ def test_clock_steps_during_an_absence_make_no_job_early(world):
 
     late = late_ms(servers, during, delays)
     show("away", late)
-    assert late[0] >= 0 and statistics.median(late) < 150
+    assert late[0] >= 0 and statistics.median(late) < 150 * slack()
 
 
 def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
@@ -109,7 +109,7 @@ def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
 
     late = late_ms(servers, during, delays)
     show("with a new server", late)
-    assert late[0] >= 0 and late[-1] < 500
+    assert late[0] >= 0 and late[-1] < 500 * slack()
 
 
 APART_MS = 10_000
@@ -140,7 +140,7 @@ def test_masters_whose_clocks_differ_make_nothing_early(masters):
 
     late = late_ms(servers, during, [4000 + 20 * number for number in range(60)])
     show(f"masters {APART_MS} ms apart", late)
-    assert late[0] >= 0 and statistics.median(late) < 1000
+    assert late[0] >= 0 and statistics.median(late) < 1000 * slack()
 
 
 def test_an_absolute_time_is_by_the_clock_of_the_master_of_its_shard(masters):

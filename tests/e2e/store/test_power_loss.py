@@ -50,9 +50,9 @@ def kinds(faults):
 
 
 def test_a_server_that_answers_before_it_syncs_is_found(tmp_path):
-    traced = small(tmp_path, flags=("--sync", "50ms", *FLAGS[2:]))
+    traced = small(tmp_path, flags=("--sync", "200ms", *FLAGS[2:]))
     assert "answered before the sync" in kinds(traced.faults)
-    assert {"push", "ack", "cancel", "nack"} <= {fault.split(": ", 1)[1].split(" ")[0] for fault in traced.faults}
+    assert {"push", "existed", "ack", "cancel", "nack", "reschedule"} <= {fault.split(": ", 1)[1].split(" ")[0] for fault in traced.faults}
 
 
 def test_a_sync_that_did_not_happen_is_found(tmp_path):

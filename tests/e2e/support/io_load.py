@@ -6,6 +6,7 @@ import time
 
 from client import Client, Refused
 
+ROUNDS = 20
 FAR_MS = 40 * 86_400_000
 SIZES = (20, 200, 2_000, 6_000, 20_000)
 
@@ -20,6 +21,8 @@ class Load:
 
     def run(self):
         self.client.put_topic("now", lease_for="1h")
+        for number in range(ROUNDS):
+            self._each(number)
         pushers = [self._start(role, number) for number, role in enumerate((self._far, self._far, self._again, self._now, self._topics))]
         workers = [self._start(self._work, 100 + number) for number in range(2)]
         for thread in pushers:
@@ -29,6 +32,20 @@ class Load:
             thread.join()
         if self.failures:
             raise self.failures[0]
+
+    def _each(self, number):
+        """Each change of a job once: what the threads do depends on which of them gets ahead."""
+        acked, nacked, far = (f"each-{number}-{end}" for end in ("acked", "nacked", "far"))
+        self.client.push_batch([{"topic": "now", "id": ident, "body": f"{ident}."} for ident in (acked, nacked)])
+        leases = {}
+        while len(leases) < 2:
+            leases |= {job["id"]: job["lease"] for job in self.client.take("now", max=2, wait="60s")}
+        self.client.ack(leases[acked])
+        self.client.nack(leases[nacked], error=f"failed {nacked} 1", delay="2h")
+        self.client.push("far", far, f"{far}.".encode(), delay="9d")
+        self.client.push("far", far, f"{far}.".encode(), delay="9d", on_conflict="keep")
+        self.client.reschedule("far", far, at=_far_at(random.Random(f"{self.seed}/each/{number}")))
+        self.client.cancel("far", far)
 
     def _start(self, role, number):
         def main():

@@ -118,10 +118,10 @@ static inline void rig_run_ms(struct rig *rig, int64_t ms)
     uv_timer_stop(&rig->tick);
 }
 
-/* Runs the loop until it holds, or for so many seconds at most; whether it holds then. */
-#define RIG_UNTIL(RIG, SECONDS, CONDITION)                                                         \
+/* Runs the loop until it holds, or for a minute at most; whether it holds then. */
+#define RIG_UNTIL(RIG, CONDITION)                                                                  \
     __extension__({                                                                                \
-        int64_t rig_end_us = clock_boot_us() + (int64_t)(SECONDS)*1000000;                         \
+        int64_t rig_end_us = clock_boot_us() + 60000000;                                           \
         uv_timer_start(&(RIG)->tick, rig_on_tick, 0, 5);                                           \
         while (!(CONDITION) && clock_boot_us() < rig_end_us)                                       \
             uv_run(reactor_loop((RIG)->reactor), UV_RUN_ONCE);                                     \
@@ -189,10 +189,10 @@ static inline struct rig_call *rig_get(struct rig *rig, const char *topic, const
     return call;
 }
 
-/* Runs the loop until it has ended, for `seconds` at most; frees it. */
-static inline enum redis_call_end rig_end_of(struct rig *rig, struct rig_call *call, int seconds)
+/* Runs the loop until it has ended; frees it. */
+static inline enum redis_call_end rig_end_of(struct rig *rig, struct rig_call *call)
 {
-    bool ended = RIG_UNTIL(rig, seconds, call->end != 0);
+    bool ended = RIG_UNTIL(rig, call->end != 0);
     enum redis_call_end end = call->end;
     assert_true(ended);
     free(call);

@@ -20,8 +20,8 @@ static inline void scene_start(struct rig *rig, struct redis_server *server)
     char url[64];
     scene_url(server, url);
     rig_start(rig, url);
-    assert_true(RIG_UNTIL(
-        rig, 5, redis_session_is_up(rig->session) && rig->session->notifications.is_subscribed));
+    assert_true(RIG_UNTIL(rig, redis_session_is_up(rig->session) &&
+                                   rig->session->notifications.is_subscribed));
 }
 
 /* Returns a figure of the topic; 0 without a topic. */
