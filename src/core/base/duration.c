@@ -1,5 +1,7 @@
 #include "base/duration.h"
 
+#include "base/text.h"
+
 #include <assert.h>
 
 enum { FRACTION_DIGITS_MAX = 9 };
@@ -21,11 +23,6 @@ struct number {
     int64_t fraction, fraction_scale; /* fraction / fraction_scale; 0 / 1 if there is no fraction */
 };
 
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
-
 /* Takes digits from the front of *text. Returns false if there are no digits or the value exceeds
  * `max`. */
 static bool take_digits(struct slice *text, int64_t max, int64_t *value)
@@ -33,7 +30,7 @@ static bool take_digits(struct slice *text, int64_t max, int64_t *value)
     size_t taken = 0;
     int64_t sum = 0;
 
-    for (; taken < text->len && is_digit(text->at[taken]); taken++) {
+    for (; taken < text->len && text_is_digit(text->at[taken]); taken++) {
         int digit = text->at[taken] - '0';
         if (digit > max || sum > (max - digit) / 10)
             return false;
@@ -67,7 +64,7 @@ static bool take_number(struct slice *text, int64_t max, const char *points, str
 static int take_unit(struct slice *text, int last)
 {
     size_t len = 0;
-    while (len < text->len && !is_digit(text->at[len]))
+    while (len < text->len && !text_is_digit(text->at[len]))
         len++;
     for (int i = last + 1; i < UNIT_COUNT; i++) {
         if (!slice_is(slice_make(text->at, len), units[i].name))
@@ -163,7 +160,7 @@ static bool is_nonzero_digits(struct slice text)
 {
     bool is_zero = true;
     for (size_t i = 0; i < text.len; i++) {
-        if (!is_digit(text.at[i]))
+        if (!text_is_digit(text.at[i]))
             return false;
         is_zero &= text.at[i] == '0';
     }

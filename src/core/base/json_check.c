@@ -5,6 +5,7 @@
 #include "base/hex.h"
 #include "base/json_levels.h"
 #include "base/json_scan.h"
+#include "base/text.h"
 
 #include <assert.h>
 
@@ -21,11 +22,6 @@ struct scan {
 };
 
 enum next { NEXT_VALUE = 1, NEXT_NOTHING, NEXT_FAULT };
-
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
 
 static bool sees(const struct scan *scan, char byte)
 {
@@ -140,7 +136,7 @@ static bool check_digits(struct scan *scan)
 {
     const char *first = scan->at;
 
-    while (scan->at < scan->end && is_digit(*scan->at))
+    while (scan->at < scan->end && text_is_digit(*scan->at))
         scan->at++;
     return scan->at > first;
 }

@@ -6,12 +6,22 @@
 
 enum { WORD_CHARS_MAX = 64 };
 
+bool text_is_word(struct slice text, const char *beside)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char byte = text.at[i];
+        if (!text_is_letter(byte) && !text_is_digit(byte) && (!byte || !strchr(beside, byte)))
+            return false;
+    }
+    return true;
+}
+
 bool text_parse_u64(struct slice text, uint64_t max, uint64_t *out)
 {
     uint64_t value = 0;
 
     for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
+        if (!text_is_digit(text.at[i]))
             return false;
         uint64_t digit = (uint64_t)(text.at[i] - '0');
         if (digit > max || value > (max - digit) / 10)
@@ -33,7 +43,7 @@ bool text_parse_bytes(struct slice text, uint64_t max, uint64_t *out)
     size_t digits = 0;
     uint64_t number;
 
-    while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9')
+    while (digits < text.len && text_is_digit(text.at[digits]))
         digits++;
     if (digits == 0)
         return false;
@@ -104,7 +114,7 @@ static int base64_value(char byte)
         return byte - 'A';
     if (byte >= 'a' && byte <= 'z')
         return byte - 'a' + 26;
-    if (byte >= '0' && byte <= '9')
+    if (text_is_digit(byte))
         return byte - '0' + 52;
     return byte == '+' ? 62 : byte == '/' ? 63 : -1;
 }

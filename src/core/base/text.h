@@ -9,6 +9,21 @@
 
 #include "base/buffer.h"
 
+static inline bool text_is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+/* Returns whether a byte is a letter of ASCII, regardless of the locale. */
+static inline bool text_is_letter(char byte)
+{
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+}
+
+/* Returns whether each byte is a letter or digit of ASCII or one of `beside`; true for an empty
+ * text. */
+bool text_is_word(struct slice text, const char *beside);
+
 /* Parses decimal digits, at most `max`. */
 bool text_parse_u64(struct slice text, uint64_t max, uint64_t *out);
 
@@ -23,8 +38,8 @@ bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out
 /* Returns whether a byte may appear unescaped in any part of a URL (RFC 3986, 2.3). */
 static inline bool text_is_unreserved(char byte)
 {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-           (byte >= '0' && byte <= '9') || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+    return text_is_letter(byte) || text_is_digit(byte) || byte == '-' || byte == '.' ||
+           byte == '_' || byte == '~';
 }
 
 /* Appends `in`, with each byte that is neither unreserved nor in `plain` escaped as in "%41". */
@@ -35,7 +50,7 @@ static inline int text_base64url_value(char digit)
 {
     return digit >= 'A' && digit <= 'Z'   ? digit - 'A'
            : digit >= 'a' && digit <= 'z' ? digit - 'a' + 26
-           : digit >= '0' && digit <= '9' ? digit - '0' + 52
+           : text_is_digit(digit)         ? digit - '0' + 52
            : digit == '-'                 ? 62
            : digit == '_'                 ? 63
                                           : -1;

@@ -1,5 +1,7 @@
 #include "base/timestamp.h"
 
+#include "base/text.h"
+
 /*
  * Converts between days and dates as in Howard Hinnant, "chrono-Compatible Low-Level Date
  * Algorithms": years begin on 1 March, so that the leap day is the last day of a year and month
@@ -49,11 +51,6 @@ static bool date_is_real(int64_t year, int64_t month, int64_t day)
     return day <= lengths[month - 1] + (month == 2 && leap);
 }
 
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
-
 /* The rest of the text to parse. After the first fault, `bad` stays set and `at` does not move. */
 struct rest {
     const char *at, *end;
@@ -65,7 +62,7 @@ static int64_t take_digits(struct rest *rest, int count)
     int64_t value = 0;
 
     for (; count > 0; count--, rest->at++) {
-        if (rest->bad || rest->at == rest->end || !is_digit(*rest->at)) {
+        if (rest->bad || rest->at == rest->end || !text_is_digit(*rest->at)) {
             rest->bad = true;
             return 0;
         }
@@ -92,8 +89,8 @@ static int64_t take_fraction_ms(struct rest *rest)
     if (rest->bad || rest->at == rest->end || *rest->at != '.')
         return 0;
     rest->at++;
-    rest->bad = rest->at == rest->end || !is_digit(*rest->at);
-    for (; rest->at < rest->end && is_digit(*rest->at); rest->at++, scale /= 10) {
+    rest->bad = rest->at == rest->end || !text_is_digit(*rest->at);
+    for (; rest->at < rest->end && text_is_digit(*rest->at); rest->at++, scale /= 10) {
         ms += scale * (*rest->at - '0');
         beyond |= scale == 0 && *rest->at != '0';
     }
@@ -152,7 +149,7 @@ static bool parse_bare(struct slice text, int64_t *ms)
     int64_t value = 0;
 
     for (size_t i = 0; i < text.len; i++) {
-        if (!is_digit(text.at[i]))
+        if (!text_is_digit(text.at[i]))
             return false;
         value = value * 10 + (text.at[i] - '0');
         if (value > MS_LAST)

@@ -25,16 +25,6 @@ static const char *const fault_texts[] = {
     [URL_TOO_MANY_HOSTS] = "there are more than 16 hosts",
 };
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Takes the text before the first of `marks` from the front; *rest then begins with the mark. */
 static struct slice split_at(struct slice *rest, const char *marks)
 {
@@ -68,11 +58,7 @@ static enum url_fault parse_scheme(struct slice *rest, struct url *url)
 {
     url->scheme = split_at(rest, ":/?@");
     bool good = url->scheme.len > 0 && url->scheme.len <= URL_SCHEME_BYTES_MAX &&
-                is_letter(url->scheme.at[0]);
-    for (size_t i = 0; i < url->scheme.len; i++)
-        if (!is_letter(url->scheme.at[i]) && !is_digit(url->scheme.at[i]) &&
-            !strchr("+-.", url->scheme.at[i]))
-            good = false;
+                text_is_letter(url->scheme.at[0]) && text_is_word(url->scheme, "+-.");
     if (!good || rest->len < 3 || memcmp(rest->at, "://", 3) != 0)
         return URL_NO_SCHEME;
     *rest = skip(*rest, 3);
@@ -115,16 +101,15 @@ static enum url_fault check_name(struct slice host)
         return URL_NO_HOST;
     if (host.len > URL_HOST_BYTES_MAX)
         return URL_BAD_HOST;
-    for (size_t i = 0; i < host.len; i++)
-        if (!is_letter(host.at[i]) && !is_digit(host.at[i]) && !strchr(".-_", host.at[i]))
-            return URL_BAD_HOST;
+    if (!text_is_word(host, ".-_"))
+        return URL_BAD_HOST;
     memcpy(text, host.at, host.len);
     text[host.len] = '\0';
     if (text[host.len - 1] == '.')
         text[host.len - 1] = '\0';
     const char *dot = strrchr(text, '.'), *last = dot ? dot + 1 : text;
-    bool is_number = is_digit(*last) && (strspn(last, "0123456789") == strlen(last) ||
-                                         strncasecmp(last, "0x", 2) == 0);
+    bool is_number = text_is_digit(*last) && (strspn(last, "0123456789") == strlen(last) ||
+                                              strncasecmp(last, "0x", 2) == 0);
     return is_number && inet_pton(AF_INET, text, &address) != 1 ? URL_NUMBER_HOST : URL_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "schedule/calendar.h"
 
 #include <stdio.h>
@@ -83,7 +84,7 @@ static bool field_number(struct field *field, int32_t *out)
 {
     const char *from = field->at;
     int32_t value = 0;
-    while (field->at < field->end && *field->at >= '0' && *field->at <= '9' && field->at - from < 5)
+    while (field->at < field->end && text_is_digit(*field->at) && field->at - from < 5)
         value = value * 10 + (*field->at++ - '0');
     *out = value;
     return field->at > from && field->at - from < 5;

@@ -1,6 +1,7 @@
 #include "schedule/zone.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "schedule/calendar.h"
 
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static bool text_number(struct text *text, int32_t max, int32_t *out)
 {
     const char *from = text->at;
     int32_t value = 0;
-    while (text->at < text->end && *text->at >= '0' && *text->at <= '9' && text->at - from < 4)
+    while (text->at < text->end && text_is_digit(*text->at) && text->at - from < 4)
         value = value * 10 + (*text->at++ - '0');
     *out = value;
     return text->at > from && value <= max;
@@ -312,8 +313,7 @@ bool zone_name_is_valid(struct slice name)
         char byte = name.at[i];
         bool begins = i == 0 || name.at[i - 1] == '/';
         if ((begins && (byte == '.' || byte == '/')) ||
-            !((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-              (byte >= '0' && byte <= '9') || memchr("_+-/.", byte, 5)))
+            !text_is_word(slice_make(name.at + i, 1), "_+-/."))
             return false;
     }
     return true;

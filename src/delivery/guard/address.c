@@ -1,9 +1,9 @@
 #include "guard/address.h"
 
 #include "base/hex.h"
+#include "base/text.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <netinet/in.h>
 
 enum { NAME_BYTES_MAX = 253, LABEL_BYTES_MAX = 63, PARTS_MAX = 4 };
@@ -63,10 +63,7 @@ static bool parse_v4(struct slice host, struct guard_address *out)
 
 static bool is_label(struct slice label)
 {
-    for (size_t i = 0; i < label.len; i++)
-        if (!isalnum((unsigned char)label.at[i]) && label.at[i] != '-' && label.at[i] != '_')
-            return false;
-    return label.len > 0 && label.len <= LABEL_BYTES_MAX;
+    return label.len > 0 && label.len <= LABEL_BYTES_MAX && text_is_word(label, "-_");
 }
 
 static bool is_name(struct slice host)

@@ -1,6 +1,7 @@
 #include "trace/context.h"
 
 #include "base/hex.h"
+#include "base/text.h"
 
 /* ---- traceparent ---- */
 
@@ -51,11 +52,6 @@ static bool is_letter(char byte)
     return byte >= 'a' && byte <= 'z';
 }
 
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
-
 static bool is_sign(char byte)
 {
     return byte == '_' || byte == '-' || byte == '*' || byte == '/';
@@ -66,10 +62,10 @@ static bool is_sign(char byte)
 static bool name_is_valid(struct slice name, size_t bytes_max, bool is_tenant)
 {
     if (name.len == 0 || name.len > bytes_max ||
-        !(is_letter(*name.at) || (is_tenant && is_digit(*name.at))))
+        !(is_letter(*name.at) || (is_tenant && text_is_digit(*name.at))))
         return false;
     for (size_t i = 1; i < name.len; i++)
-        if (!is_letter(name.at[i]) && !is_digit(name.at[i]) && !is_sign(name.at[i]))
+        if (!is_letter(name.at[i]) && !text_is_digit(name.at[i]) && !is_sign(name.at[i]))
             return false;
     return true;
 }

@@ -9,6 +9,7 @@
 #include "api/push.h"
 #include "api/routes.h"
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/json_levels.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
@@ -66,12 +67,6 @@ struct batched_reading {
 /* The text of a mark: 16 digits. */
 enum { MARK_BYTES = 16 };
 
-static void mark_write(uint64_t mark, char into[MARK_BYTES])
-{
-    for (int i = 0; i < MARK_BYTES; i++)
-        into[i] = "0123456789abcdef"[mark >> (60 - 4 * i) & 15];
-}
-
 static bool refuse_item(struct batched_reading *reading, const char *text)
 {
     return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "%s", text);
@@ -83,7 +78,7 @@ static bool mark_job(struct batched_reading *reading, uint32_t index)
     struct queue_push *push = &reading->batched->pushes[index];
     struct buffer *meta = &reading->call->front->meta, *marks = &reading->batched->marks;
     char mark[MARK_BYTES];
-    mark_write(reading->batched->jobs[index].mark, mark);
+    hex_emit_u64(mark, reading->batched->jobs[index].mark, MARK_BYTES);
     buffer_clear(meta);
     buffer_append_slice(meta, push->meta);
     if (job_meta_add(meta, slice_of(JOB_META_MEMBERS), slice_make(mark, sizeof mark)))
@@ -381,7 +376,7 @@ static void job_compare(struct batched *batched, struct batched_job *job,
 {
     struct slice mark = job_meta_find(found->job.meta, slice_of(JOB_META_MEMBERS));
     char own[MARK_BYTES];
-    mark_write(job->mark, own);
+    hex_emit_u64(own, job->mark, MARK_BYTES);
     job->is_repeated = mark.len == sizeof own && memcmp(mark.at, own, sizeof own) == 0;
     if (!mark.len || job->is_repeated || found->waiting->is_closed || found->waiting->has_ended)
         return;

@@ -1,5 +1,7 @@
 #include "beanstalk/command.h"
 
+#include "base/text.h"
+
 #include <limits.h>
 #include <string.h>
 #include <strings.h>
@@ -76,9 +78,9 @@ static bool read_number(struct slice *rest, uint64_t most, uint64_t *out)
 {
     uint64_t number = 0;
     skip_blanks(rest);
-    if (!rest->len || *rest->at < '0' || *rest->at > '9')
+    if (!rest->len || !text_is_digit(*rest->at))
         return false;
-    for (; rest->len && *rest->at >= '0' && *rest->at <= '9'; skip(rest, 1)) {
+    for (; rest->len && text_is_digit(*rest->at); skip(rest, 1)) {
         unsigned digit = (unsigned)(*rest->at - '0');
         if (number > (UINT64_MAX - digit) / 10)
             return false;
@@ -97,20 +99,13 @@ static bool read_u32(struct slice *rest, uint32_t *out)
     return true;
 }
 
-static bool is_name_byte(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr("-+/;.$_()", c));
-}
+/* The signs that a tube's name may contain. */
+#define NAME_SIGNS "-+/;.$_()"
 
 bool beanstalk_tube_is_valid(struct slice name)
 {
-    if (!name.len || name.len > 200 || *name.at == '-' || *name.at == '.')
-        return false;
-    for (size_t i = 0; i < name.len; i++)
-        if (!is_name_byte(name.at[i]))
-            return false;
-    return true;
+    return name.len && name.len <= 200 && *name.at != '-' && *name.at != '.' &&
+           text_is_word(name, NAME_SIGNS);
 }
 
 static bool read_put(struct slice *rest, struct beanstalk_command *out)
@@ -127,7 +122,7 @@ static bool read_pause(struct slice *rest, struct beanstalk_command *out)
 {
     size_t len = 0;
     skip_blanks(rest);
-    while (len < rest->len && is_name_byte(rest->at[len]))
+    while (len < rest->len && text_is_word(slice_make(rest->at + len, 1), NAME_SIGNS))
         len++;
     out->tube = slice_make(rest->at, len);
     skip(rest, len);

@@ -1,5 +1,7 @@
 #include "http/host.h"
 
+#include "base/text.h"
+
 #include "http/cors.h"
 
 #include <arpa/inet.h>
@@ -27,25 +29,14 @@ static bool next_host_name(struct slice *names, struct slice *out)
     return len > 0;
 }
 
-static bool holds_only(struct slice text, const char *beside)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.at[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!is_letter && !(c >= '0' && c <= '9') && (!c || !strchr(beside, c)))
-            return false;
-    }
-    return text.len > 0;
-}
-
 static bool is_host_name(struct slice name)
 {
     if (name.len > 2 && name.at[0] == '[')
         return name.at[name.len - 1] == ']' &&
-               holds_only(slice_make(name.at + 1, name.len - 2), ":.");
+               text_is_word(slice_make(name.at + 1, name.len - 2), ":.");
     if (name.len > 2 && name.at[0] == '*' && name.at[1] == '.')
         name = slice_make(name.at + 2, name.len - 2);
-    return holds_only(name, "._-") && name.at[0] != '.';
+    return name.len > 0 && text_is_word(name, "._-") && name.at[0] != '.';
 }
 
 bool http_host_names_check(struct slice names, struct slice *bad)
@@ -86,10 +77,10 @@ static bool split_host(struct slice *host)
     if (len == 0 || (len < host->len && host->at[len] != ':'))
         return false;
     for (size_t i = len + 1; i < host->len; i++)
-        if (host->at[i] < '0' || host->at[i] > '9')
+        if (!text_is_digit(host->at[i]))
             return false;
     host->len = len;
-    if (host->at[0] != '[' && !holds_only(*host, "._-~!$&'()*+,;=%"))
+    if (host->at[0] != '[' && !text_is_word(*host, "._-~!$&'()*+,;=%"))
         return false;
     if (host->len > 1 && host->at[host->len - 1] == '.')
         host->len--;

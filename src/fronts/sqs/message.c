@@ -53,7 +53,6 @@ static void hash_names(struct slice topic, struct slice id, unsigned char out[UU
 
 void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID_BYTES])
 {
-    static const char hex[] = "0123456789abcdef";
     unsigned char bytes[UUID_BYTES];
     size_t at = 0;
     if (!ulid_read(id, bytes))
@@ -61,8 +60,8 @@ void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID
     for (size_t i = 0; i < UUID_BYTES; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
             out[at++] = '-';
-        out[at++] = hex[bytes[i] >> 4];
-        out[at++] = hex[bytes[i] & 15];
+        hex_emit_bytes(out + at, &bytes[i], 1);
+        at += 2;
     }
 }
 
@@ -138,15 +137,6 @@ struct attributes {
 
 /* ---- digests ---- */
 
-static void hex_of(const unsigned char *bytes, size_t len, char *out)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < len; i++) {
-        out[2 * i] = digits[bytes[i] >> 4];
-        out[2 * i + 1] = digits[bytes[i] & 15];
-    }
-}
-
 /* MD5, fetched by name only once; OpenSSL would otherwise do so for each digest. */
 static pthread_once_t md5_once = PTHREAD_ONCE_INIT;
 static EVP_MD *md5_fetched;
@@ -163,7 +153,7 @@ void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES])
     (void)pthread_once(&md5_once, md5_fetch);
     (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len,
                      md5_fetched ? md5_fetched : EVP_md5(), NULL);
-    hex_of(digest, SQS_MD5_TEXT_BYTES / 2, out);
+    hex_emit_bytes(out, digest, SQS_MD5_TEXT_BYTES / 2);
 }
 
 void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES])
@@ -171,7 +161,7 @@ void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES])
     unsigned char digest[EVP_MAX_MD_SIZE] = {0};
     unsigned len = 0;
     (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_sha256(), NULL);
-    hex_of(digest, SQS_SHA256_TEXT_BYTES / 2, out);
+    hex_emit_bytes(out, digest, SQS_SHA256_TEXT_BYTES / 2);
 }
 
 /* ---- reading ---- */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json_write.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "queue/status.h"
 
 #include <stdarg.h>
@@ -266,13 +267,7 @@ enum { ID_BYTES_MAX = 80 };
 
 static bool is_entry_id(struct slice id)
 {
-    for (size_t i = 0; i < id.len; i++) {
-        char c = id.at[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            c != '_' && c != '-')
-            return false;
-    }
-    return id.len > 0 && id.len <= ID_BYTES_MAX;
+    return id.len > 0 && id.len <= ID_BYTES_MAX && text_is_word(id, "_-");
 }
 
 static bool read_entry(struct json_value item, struct sqs_entries *out, struct sqs_error *error)

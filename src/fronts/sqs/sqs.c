@@ -5,6 +5,7 @@
 
 #include "audit/change.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "http/channel.h"
 
 #include <assert.h>
@@ -161,13 +162,8 @@ static struct slice last_part(struct slice url)
 static bool is_new_name(struct slice name, struct sqs_error *error)
 {
     size_t checked = name.len - (sqs_name_is_fifo(name) ? strlen(".fifo") : 0);
-    for (size_t i = 0; i < checked; i++) {
-        char c = name.at[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            c != '_' && c != '-')
-            name.len = checked = 0;
-    }
-    return (name.len > 0 && name.len <= SQS_NAME_BYTES_MAX) ||
+    return (name.len > 0 && name.len <= SQS_NAME_BYTES_MAX &&
+            text_is_word(slice_make(name.at, checked), "_-")) ||
            sqs_error_set(error, SQS_BAD_VALUE,
                          "Can only include alphanumeric characters, hyphens, or underscores. 1 to "
                          "80 in length");

@@ -1,5 +1,7 @@
 #include "cli/call.h"
 
+#include "base/text.h"
+
 #include "cli/body.h"
 #include "cli/bulk.h"
 
@@ -127,7 +129,7 @@ static const char *read_place(const struct call *call, const char **at)
     const char *name = *at + 1;
     size_t len = strcspn(name, "}");
     *at = name + len + 1;
-    if (len == 1 && *name >= '0' && *name <= '9')
+    if (len == 1 && text_is_digit(*name))
         return call_argument(call, (size_t)(*name - '0'));
     return call->values[find_flag(call, name, len)];
 }

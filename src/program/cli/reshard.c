@@ -2,6 +2,7 @@
 #include "redis/reshard.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -76,7 +77,7 @@ static uint32_t parse_shards(const char *text)
     char *end;
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
-    bool is_number = *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+    bool is_number = text_is_digit(*text) && *end == '\0' && errno == 0;
     return is_number && number <= REDIS_SHARDS_MAX ? (uint32_t)number : 0;
 }
 

@@ -1,6 +1,7 @@
 #include "load/http.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/timestamp.h"
 #include "base/url.h"
 #include "load/socket.h"
@@ -19,7 +20,7 @@ static bool read_length(struct slice value, size_t *length)
     while (i < value.len && value.at[i] == ' ')
         i++;
     size_t first = i;
-    for (; i < value.len && value.at[i] >= '0' && value.at[i] <= '9' && n < BODY_BYTES_MAX; i++)
+    for (; i < value.len && text_is_digit(value.at[i]) && n < BODY_BYTES_MAX; i++)
         n = n * 10 + (size_t)(value.at[i] - '0');
     *length = n;
     return i > first && i == value.len && n < BODY_BYTES_MAX;

@@ -1,5 +1,7 @@
 #include "redis/generation.h"
 
+#include "base/text.h"
+
 #include "redis/redis.h"
 
 #include <stdio.h>
@@ -21,8 +23,7 @@ static bool parse_number(struct slice *text, uint32_t *out)
 {
     size_t len = 0;
     *out = 0;
-    for (; len < text->len && text->at[len] >= '0' && text->at[len] <= '9' && len <= DIGITS_MAX;
-         len++)
+    for (; len < text->len && text_is_digit(text->at[len]) && len <= DIGITS_MAX; len++)
         *out = *out * 10 + (uint32_t)(text->at[len] - '0');
     *text = slice_make(text->at + len, text->len - len);
     return len > 0 && len <= DIGITS_MAX;

@@ -2,36 +2,12 @@
 
 import json
 import re
-import shutil
 
 import pytest
-from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=unused-import
-from conftest import FLAGS
+from browser import DESK, PHONE, axe_text, browser, client, no_harm, server  # pylint: disable=unused-import
 from selenium.webdriver.common.keys import Keys
-from server import Server
 
 pytestmark = pytest.mark.plain("a browser does not know the certificate of a test")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("batches")
-    server = Server(directory, FLAGS).start()
-    yield server
-    assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
-    shutil.rmtree(server.data, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def browser(server, tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def client(server):
-    return server.client()
 
 
 def batch(client, ident, names, topic="rows", **options):

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=unused-import
+from browser import DESK, PHONE, Browser, axe_text, browser, client, no_harm  # pylint: disable=unused-import
 from conftest import FLAGS
 from delivery import settle
 from endpoint import Endpoint, write_policy
@@ -36,18 +36,6 @@ def server(tmp_path_factory):
     yield server
     assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
     shutil.rmtree(server.data, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def browser(server, tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def client(server):
-    return server.client()
 
 
 def more(browser, words):

@@ -3,10 +3,9 @@
 import datetime
 import json
 import re
-import shutil
 
 import pytest
-from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=unused-import
+from browser import DESK, PHONE, Browser, axe_text, client, no_harm, server  # pylint: disable=unused-import
 from conftest import FLAGS
 from selenium.webdriver.common.keys import Keys
 from server import Server, eventually
@@ -16,25 +15,11 @@ pytestmark = pytest.mark.plain("a browser does not know the certificate of a tes
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("schedules")
-    server = Server(directory, FLAGS).start()
-    yield server
-    assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
-    shutil.rmtree(server.data, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
 def browser(server, tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
     browser.command("Emulation.setTimezoneOverride", timezoneId="Europe/Berlin")
     yield browser
     browser.close()
-
-
-@pytest.fixture
-def client(server):
-    return server.client()
 
 
 def put(client, name, **spec):

@@ -9,12 +9,14 @@ import shutil
 import time
 
 import pytest
+from conftest import FLAGS
 from pinned import environment
 from selenium import webdriver
 from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
+from server import Server
 
 DESK, PHONE = (1440, 900), (390, 844)
 # Set before any script of a page runs: what a hostile text would do first, and what the page may not do.
@@ -191,6 +193,30 @@ class Browser:
         self.script(source + "; return 1")
         found = self.driver.execute_async_script("const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), impact: 'critical', nodes: []}]))")
         return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found if one["impact"] in ("serious", "critical")]
+
+
+# ---- fixtures: a module imports those that it needs; `client` and `browser` use its own `server` if it has one ----
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("console")
+    server = Server(directory, FLAGS).start()
+    yield server
+    assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
+    shutil.rmtree(server.data, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def browser(server, tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
 
 
 @pytest.fixture(autouse=True)

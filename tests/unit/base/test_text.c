@@ -196,6 +196,18 @@ CLAIM(decodes_the_base64_it_writes)
     buffer_fini(&out);
 }
 
+CLAIM(a_word_holds_letters_digits_and_the_given_signs)
+{
+    const char nul[] = {'a', 0, 'b'};
+    assert_true(text_is_word(slice_of("aZ09"), ""));
+    assert_true(text_is_word(slice_of("a-Z_0.9"), "_-."));
+    assert_true(text_is_word(slice_of(""), ""));
+    assert_false(text_is_word(slice_of("a-b"), ""));
+    assert_false(text_is_word(slice_of("a b"), "_-."));
+    assert_false(text_is_word(slice_of("\xc3\xa9"), "_-."));
+    assert_false(text_is_word(slice_make(nul, sizeof nul), "_-."));
+}
+
 CLAIM(decodes_escapes_into_a_buffer_of_the_decoded_size)
 {
     struct buffer out;

@@ -8,6 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/timestamp.h"
 #include "targets/kafka/producer.h"
 #include "targets/kafka/record.h"
@@ -54,12 +55,8 @@ struct kafka_record {
 
 static const char *topic_fault(struct slice topic)
 {
-    bool is_sound = topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
-    for (size_t i = 0; i < topic.len; i++) {
-        char c = topic.at[i];
-        is_sound = is_sound && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                                (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-');
-    }
+    bool is_sound = topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..") &&
+                    text_is_word(topic, "._-");
     return is_sound ? NULL
                     : "kafka: the topic's name is invalid, it may contain only letters, digits, "
                       "'.', '_' and '-'";

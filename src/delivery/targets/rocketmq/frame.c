@@ -2,6 +2,7 @@
 
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "base/text.h"
 #include "targets/meta.h"
 
 #include <assert.h>
@@ -162,11 +163,6 @@ void rocketmq_emit_remark(struct slice remark, char *out, size_t bytes)
 
 /* ---- routes ---- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Copies JSON in which keys may be bare numbers, and adds the quotes. */
 static void quote_keys(struct slice json, struct buffer *out)
 {
@@ -179,7 +175,7 @@ static void quote_keys(struct slice json, struct buffer *out)
             continue;
         }
         in_string = in_string != (c == '"');
-        while (!in_string && end < json.len && is_digit(json.at[end]))
+        while (!in_string && end < json.len && text_is_digit(json.at[end]))
             end++;
         if (end > i && end < json.len && json.at[end] == ':') {
             buffer_append_format(out, "\"%.*s\"", (int)(end - i), json.at + i);

@@ -1,5 +1,6 @@
 #include "targets/rocketmq/message.h"
 
+#include "base/text.h"
 #include "base/timestamp.h"
 #include "targets/meta.h"
 #include "targets/template.h"
@@ -21,12 +22,6 @@ static bool is_sign(char c)
     return c == '%' || c == '|';
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
-}
-
 static size_t count_signs(struct slice text)
 {
     size_t count = 0;
@@ -37,9 +32,8 @@ static size_t count_signs(struct slice text)
 
 const char *rocketmq_topic_fault(struct slice name)
 {
-    bool is_sound = name.len > 0 && name.len <= ROCKETMQ_TOPIC_BYTES_MAX;
-    for (size_t i = 0; i < name.len; i++)
-        is_sound = is_sound && (is_letter(name.at[i]) || is_sign(name.at[i]));
+    bool is_sound =
+        name.len > 0 && name.len <= ROCKETMQ_TOPIC_BYTES_MAX && text_is_word(name, "_-%|");
     return is_sound ? NULL : "a RocketMQ topic's name is 1 to 127 letters, digits, '_' and '-'";
 }
 

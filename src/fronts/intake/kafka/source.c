@@ -1,5 +1,7 @@
 #include "intake/kafka/source.h"
 
+#include "base/text.h"
+
 #include "intake/source.h"
 #include "targets/target.h"
 
@@ -9,14 +11,8 @@ _Static_assert((int)INTAKE_ERROR_BYTES >= (int)TARGET_ERROR_BYTES, "room for the
 
 bool kafka_in_topic_is_valid(struct slice name)
 {
-    bool is_valid = name.len > 0 && name.len < KAFKA_IN_NAME_BYTES && !slice_is(name, ".") &&
-                    !slice_is(name, "..");
-    for (size_t i = 0; is_valid && i < name.len; i++) {
-        char c = name.at[i];
-        is_valid = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                   c == '.' || c == '_' || c == '-';
-    }
-    return is_valid;
+    return name.len > 0 && name.len < KAFKA_IN_NAME_BYTES && !slice_is(name, ".") &&
+           !slice_is(name, "..") && text_is_word(name, "._-");
 }
 
 static bool set_parameter(void *ctx, struct slice name, struct slice value, char *error)

@@ -3,6 +3,7 @@
 #include "sql/client.h"
 
 #include "base/error.h"
+#include "base/hex.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -191,11 +192,8 @@ static bool refuse(struct sql_client *client, const PGresult *result)
 /* Converts bytes, which PostgreSQL writes as \\x and hexadecimal digits. */
 static void add_bytes(struct sql_rows *rows, const char *text, size_t len)
 {
-    static const char digits[] = "0123456789abcdef";
-    char *at = sql_rows_add(rows, (len - 2) / 2);
-    for (size_t i = 2; i + 1 < len; i += 2)
-        *at++ = (char)((strchr(digits, text[i]) - digits) << 4 |
-                       (strchr(digits, text[i + 1]) - digits));
+    struct slice digits = slice_make(text + 2, len - 2);
+    (void)hex_parse_bytes(digits, sql_rows_add(rows, digits.len / 2), digits.len / 2);
 }
 
 static void copy_cell(const PGresult *result, int row, int column, struct sql_rows *rows)
