@@ -4,6 +4,7 @@
 #include "api/job_json.h"
 #include "api/push.h"
 #include "api/routes.h"
+#include "api/state.h"
 #include "api/trace.h"
 #include "base/json_write.h"
 #include "base/text.h"
@@ -396,14 +397,12 @@ static void answer_leases(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct http_fault fault;
-    if (!front->answers)
-        front->answers = calloc(QUEUE_BATCH_MAX, sizeof *front->answers);
     struct answers_reading reading = {
         .call = call,
-        .answers = front->answers,
+        .answers = api_room_for_answers(front),
         .common = {.verb = (enum queue_verb)call->exchange->route->verb, .delay_ms = -1},
         .fault = &fault};
-    bool done = front->answers != NULL;
+    bool done = reading.answers != NULL;
     if (!done)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     done = done && read_answers(&reading);

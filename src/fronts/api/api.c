@@ -2,11 +2,38 @@
 
 #include "api/consumers.h"
 #include "api/routes.h"
-#include "http/state.h"
+#include "api/state.h"
+
+#include <stdlib.h>
+
+static bool open_front(struct http_front *front)
+{
+    struct api_front *api = calloc(1, sizeof *api);
+    if (!api)
+        return false;
+    list_init(&api->batches);
+    buffer_init(&api->event_text, 64 * 1024);
+    front->rooms[HTTP_ROOM_API] = api;
+    return true;
+}
+
+static void close_front(struct http_front *front)
+{
+    struct api_front *api = api_front_of(front);
+    if (!api)
+        return;
+    api_batches_end(front);
+    free(api->pushes);
+    free(api->push_batches);
+    free(api->answers);
+    free(api->ids);
+    buffer_fini(&api->event_text);
+    free(api);
+}
 
 static void free_consumers(struct http_shared *shared)
 {
-    api_consumers_free(shared->consumers);
+    api_consumers_free(api_consumers_of(shared));
 }
 
 bool api_open(struct http_shared *shared)
@@ -22,8 +49,8 @@ bool api_open(struct http_shared *shared)
         api_await_routes,     api_batches_routes,   NULL,
     };
     static const struct http_part part = {
-        .tables = tables, .close = api_batches_end, .free = free_consumers};
-    shared->consumers = api_consumers_new();
+        .tables = tables, .open = open_front, .close = close_front, .free = free_consumers};
+    shared->rooms[HTTP_ROOM_API] = api_consumers_new();
     http_shared_add_part(shared, &part);
-    return shared->consumers != NULL;
+    return shared->rooms[HTTP_ROOM_API] != NULL;
 }

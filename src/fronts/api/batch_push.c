@@ -9,6 +9,7 @@
 #include "api/batch.h"
 #include "api/job_json.h"
 #include "api/routes.h"
+#include "api/state.h"
 #include "api/trace.h"
 #include "base/hash.h"
 #include "http/connection.h"
@@ -36,7 +37,7 @@ struct piece {
 
 struct batch_push {
     struct reactor_task task;
-    struct list list; /* in front->batches */
+    struct list list; /* in api_front.batches */
     struct http_front *front;
     uint64_t tag;               /* of the exchange */
     struct http_kept_body kept; /* nothing while the handler runs */
@@ -69,8 +70,9 @@ static void batch_free(struct batch_push *push)
 
 void api_batches_end(struct http_front *front)
 {
-    while (!list_is_empty(&front->batches))
-        batch_free(list_entry(front->batches.next, struct batch_push, list));
+    struct list *batches = &api_front_of(front)->batches;
+    while (!list_is_empty(batches))
+        batch_free(list_entry(batches->next, struct batch_push, list));
 }
 
 /* Returns the exchange, which lives until the batch is answered. */
@@ -326,8 +328,9 @@ static bool push_some(struct batch_push *push)
     struct piece *piece = piece_add(push);
     if (!piece)
         return false;
-    struct api_batch batch = {.pushes = front->pushes,
-                              .rooms = front->push_batches,
+    struct api_front *api = api_front_of(front);
+    struct api_batch batch = {.pushes = api->pushes,
+                              .rooms = api->push_batches,
                               .item_count = push->item_count,
                               .faults = &piece->faults,
                               .arena = &front->arena,
@@ -344,11 +347,11 @@ static bool push_some(struct batch_push *push)
     bool is_good = api_batch_make_room(&batch, bytes);
     bool has_more = is_good && read_some(push, &batch);
     is_good = is_good && !piece->faults.failed;
-    push->waits = is_good && push->unanswered && has_seen(push, front->pushes, batch.push_count);
+    push->waits = is_good && push->unanswered && has_seen(push, api->pushes, batch.push_count);
     if (push->waits)
         push->reader = before;
     else if (is_good && has_more)
-        is_good = see(push, front->pushes, batch.push_count);
+        is_good = see(push, api->pushes, batch.push_count);
     if (!is_good || push->waits) {
         buffer_fini(&piece->faults);
         return is_good;
@@ -429,11 +432,10 @@ static void push_many(struct http_call *call)
     struct http_exchange *exchange = call->exchange;
     struct batch_push *push = calloc(1, sizeof *push);
     struct http_fault fault;
-    if (!front->pushes)
-        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
-    if (!front->push_batches)
-        front->push_batches = calloc(QUEUE_BATCH_MAX, sizeof *front->push_batches);
-    if (!push || !front->pushes || !front->push_batches) {
+    struct api_front *api = api_front_of(front);
+    if (!api->push_batches)
+        api->push_batches = calloc(QUEUE_BATCH_MAX, sizeof *api->push_batches);
+    if (!push || !api_room_for_pushes(front) || !api->push_batches) {
         free(push);
         (void)refuse_memory(&fault);
         http_answer_fault(exchange, &fault);
@@ -447,7 +449,7 @@ static void push_many(struct http_call *call)
     push->is_restore = call->query->fields.restore;
     push->wants_lines = http_media_is_lines(call->request->accept);
     list_init(&push->task.list);
-    list_add_last(&front->batches, &push->list);
+    list_add_last(&api->batches, &push->list);
     api_batch_begin(&push->reader, call->request->body, call->request->content_type);
     if (!batch_continue(push))
         return;

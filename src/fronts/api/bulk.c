@@ -2,6 +2,7 @@
 
 #include "api/job_json.h"
 #include "api/routes.h"
+#include "api/state.h"
 #include "api/sweep.h"
 #include "queue/filter.h"
 #include "queue/status.h"
@@ -85,17 +86,9 @@ static bool read_body(struct ids_reading *reading)
     return http_fields_check(&call->query->fields, reading->fault) && read_ids(reading, ids);
 }
 
-/* Returns the front's room for the ids of one call, or NULL if out of memory. */
-static struct slice *ids_room(struct http_front *front)
-{
-    if (!front->ids)
-        front->ids = calloc(QUEUE_BATCH_MAX, sizeof *front->ids);
-    return front->ids;
-}
-
 static bool read_call(struct ids_reading *reading)
 {
-    reading->ids = ids_room(reading->call->front);
+    reading->ids = api_room_for_ids(reading->call->front);
     return reading->ids ? read_body(reading)
                         : http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
 }

@@ -1,6 +1,7 @@
 #include "api/consumers.h"
 
 #include "api/routes.h"
+#include "api/state.h"
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/table.h"
@@ -286,7 +287,7 @@ static void census_answer(struct http_exchange *exchange, struct holder_census *
         http_answer_refusal(exchange, result->status, NULL, 0);
         return;
     }
-    census_add_seen(census, census->front->shared->consumers, clock_wall_ms());
+    census_add_seen(census, api_consumers_of(census->front->shared), clock_wall_ms());
     struct buffer *body = http_answer_start(exchange);
     if (!write_holders(body, census)) {
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");

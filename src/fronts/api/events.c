@@ -1,5 +1,6 @@
 /* Events of jobs and topics as a live stream (feed/feed.h). */
 #include "api/routes.h"
+#include "api/state.h"
 #include "base/json_write.h"
 #include "feed/feed.h"
 #include "http/stream.h"
@@ -73,12 +74,13 @@ static void write_event(struct buffer *out, const struct job_event *event)
 static struct slice event_text(struct http_front *front, const struct job_event *event,
                                uint64_t serial)
 {
-    if (front->event_serial != serial) {
-        buffer_clear(&front->event_text);
-        write_event(&front->event_text, event);
-        front->event_serial = serial;
+    struct api_front *api = api_front_of(front);
+    if (api->event_serial != serial) {
+        buffer_clear(&api->event_text);
+        write_event(&api->event_text, event);
+        api->event_serial = serial;
     }
-    return buffer_slice(&front->event_text);
+    return buffer_slice(&api->event_text);
 }
 
 static void on_event(struct feed_listener *listener, const struct job_event *event, uint64_t serial)

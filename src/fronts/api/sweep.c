@@ -1,4 +1,5 @@
 #include "api/sweep.h"
+#include "api/state.h"
 
 #include "http/format.h"
 #include "http/meta.h"
@@ -27,7 +28,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
 {
     struct http_front *front = owner;
     struct http_exchange *exchange = http_exchange_find(front, tag);
-    front->sweep_count--;
+    api_front_of(front)->sweep_count--;
     if (!exchange)
         return;
     http_change_count(exchange, result->jobs);
@@ -54,7 +55,7 @@ static bool begin_sweep(struct http_call *call, struct sweep_order order, struct
     (void)http_meta_split(fields->meta, &order.filter.meta_name, &order.filter.meta_value);
     if (!http_error_filter_check(fields, fault))
         return false;
-    if (front->sweep_count >= HTTP_SWEEPS_MAX)
+    if (api_front_of(front)->sweep_count >= HTTP_SWEEPS_MAX)
         return http_fault_set(
             fault, PROBLEM_TOO_MANY_SWEEPS, HTTP_SWEEPS_MAX,
             "%d changes by a filter are in progress: try again when one has ended",
@@ -66,7 +67,7 @@ static bool begin_sweep(struct http_call *call, struct sweep_order order, struct
     if (!sweep_start(front->queue, &order, sweep_is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    front->sweep_count++;
+    api_front_of(front)->sweep_count++;
     return true;
 }
 

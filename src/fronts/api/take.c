@@ -4,6 +4,7 @@
 #include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/routes.h"
+#include "api/state.h"
 #include "api/trace.h"
 #include "base/clock.h"
 #include "base/timestamp.h"
@@ -179,7 +180,7 @@ static void note_consumer(struct http_front *front, const struct queue_job *jobs
     for (size_t i = 0, first = 0; i <= count; i++) {
         if (i < count && slice_equals(jobs[i].job.topic, jobs[first].job.topic))
             continue;
-        api_consumers_note(front->shared->consumers, jobs[first].job.topic,
+        api_consumers_note(api_consumers_of(front->shared), jobs[first].job.topic,
                            jobs[first].job.consumer, i - first, now_ms);
         first = i;
     }
@@ -294,7 +295,7 @@ static void take_jobs(struct http_call *call)
         http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }
     for (size_t i = 0; i < take.topic_count && take.consumer.len; i++)
-        api_consumers_note(front->shared->consumers, take.topics[i], take.consumer, 0,
+        api_consumers_note(api_consumers_of(front->shared), take.topics[i], take.consumer, 0,
                            clock_wall_ms());
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,

@@ -12,19 +12,19 @@ static bool open_front(struct http_front *front)
     if (!cadence)
         return false;
     list_init(&cadence->changes);
-    front->cadence = cadence;
+    front->rooms[HTTP_ROOM_CADENCE] = cadence;
     cadence->zones = zones_new(zone_directory_of_all);
     return cadence->zones != NULL;
 }
 
 static void close_front(struct http_front *front)
 {
-    if (!front->cadence)
+    struct cadence_front *cadence = cadence_front_of(front);
+    if (!cadence)
         return;
     change_end_all(front);
-    zones_free(front->cadence->zones);
-    free(front->cadence);
-    front->cadence = NULL;
+    zones_free(cadence->zones);
+    free(cadence);
 }
 
 void cadence_open(struct http_shared *shared, const char *zone_directory)

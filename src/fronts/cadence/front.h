@@ -13,7 +13,7 @@ struct cadence_front {
 /* Returns the state of a front. */
 static inline struct cadence_front *cadence_front_of(const struct http_front *front)
 {
-    return front->cadence;
+    return front->rooms[HTTP_ROOM_CADENCE];
 }
 
 extern const struct http_route cadence_call_routes[], cadence_view_routes[], cadence_set_routes[];

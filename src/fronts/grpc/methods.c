@@ -5,6 +5,7 @@
 #include "grpc/timeout.h"
 
 #include "api/push.h"
+#include "api/state.h"
 #include "api/trace.h"
 #include "base/clock.h"
 #include "http/meta.h"
@@ -211,11 +212,9 @@ static void push_many(struct request *request, const void *message)
     struct http_front *front = call->front;
     struct http_exchange *exchange = call->exchange;
     struct trace_carry carry;
-    if (!front->pushes)
-        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
     http_front_lend(front, &exchange->note);
     struct many many = {.request = request,
-                        .pushes = front->pushes,
+                        .pushes = api_room_for_pushes(front),
                         .meta = &front->meta,
                         .faults = &exchange->note};
     many.carry = api_trace_is_on(call) && api_trace_batch(call, &carry) ? &carry : NULL;

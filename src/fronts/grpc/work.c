@@ -12,6 +12,7 @@
 
 #include "api/answers.h"
 #include "api/push.h"
+#include "api/state.h"
 #include "api/take.h"
 #include "api/trace.h"
 #include "http/connection.h"
@@ -31,7 +32,7 @@ enum { JOB_FIELD = 1, ANSWERED_FIELD = 2, CANCEL_REQUESTED_FIELD = 3, DRAIN_FIEL
 
 struct work {
     struct reactor_task task; /* ends the leases of a broken stream */
-    struct list node;         /* in front->works */
+    struct list node;         /* of its front, see works_of */
     struct http_front *front;
     struct http2_call *call;      /* NULL: closed */
     struct access_caller *caller; /* valid as long as the call */
@@ -359,14 +360,12 @@ static bool add(struct reading *reading, const struct queue_answer *answer, uint
 /* Prepares for answers. Returns false if out of memory. */
 static bool reading_init(struct reading *reading, struct work *work, size_t bytes)
 {
-    struct http_front *front = work->front;
-    if (!front->answers)
-        front->answers = calloc(QUEUE_BATCH_MAX, sizeof *front->answers);
     reading->work = work;
-    reading->answers = front->answers;
+    reading->answers = api_room_for_answers(work->front);
     reading->count = 0;
     arena_init(&reading->arena, bytes);
-    return front->answers || http_fault_set(&reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return reading->answers ||
+           http_fault_set(&reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
 
 /* ---- messages of the client ---- */
@@ -700,6 +699,12 @@ static void on_close(void *ctx, uint64_t written, bool is_whole)
     free_if_done(work);
 }
 
+/* Returns the open or ending streams of a front. */
+static struct list *works_of(struct http_front *front)
+{
+    return front->rooms[HTTP_ROOM_GRPC];
+}
+
 void work_begin(struct http_call *call)
 {
     static const struct http2_receiver receiver = {.on_data = on_data,
@@ -717,7 +722,7 @@ void work_begin(struct http_call *call)
     work->caller = call->caller;
     list_init(&work->task.list);
     buffer_init(&work->out, call->front->options.body_bytes_max + 256 * 1024);
-    list_add_last(&call->front->works, &work->node);
+    list_add_last(works_of(call->front), &work->node);
     (void)http_answer_start(call->exchange);
     work->call = http2_open(call->exchange, call->caller, GRPC_CONTENT_TYPE, &receiver, work);
     free_if_done(work);
@@ -727,18 +732,23 @@ void work_begin(struct http_call *call)
 
 bool work_open_front(struct http_front *front)
 {
-    list_init(&front->works);
-    return true;
+    struct list *works = malloc(sizeof *works);
+    if (works)
+        list_init(works);
+    front->rooms[HTTP_ROOM_GRPC] = works;
+    return works != NULL;
 }
 
 void work_close_front(struct http_front *front)
 {
-    while (front->works.next && !list_is_empty(&front->works)) {
-        struct work *work = list_entry(front->works.next, struct work, node);
+    struct list *works = works_of(front);
+    while (works && !list_is_empty(works)) {
+        struct work *work = list_entry(works->next, struct work, node);
         reactor_remove_task(&work->task);
         work->ends_leases = false;
         work->unanswered = 0;
         work->call = NULL;
         free_if_done(work);
     }
+    free(works);
 }

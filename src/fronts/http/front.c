@@ -59,7 +59,7 @@ void http_shared_free(struct http_shared *shared)
 
 void http_shared_add_part(struct http_shared *shared, const struct http_part *part)
 {
-    assert(shared->part_count < HTTP_PARTS_MAX);
+    assert(shared->part_count < HTTP_ROOMS);
     shared->parts[shared->part_count++] = part;
     for (size_t i = 0; part->tables && part->tables[i]; i++)
         for (const struct http_route *row = part->tables[i]; row->pattern; row++) {
@@ -349,7 +349,6 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     list_init(&front->connections);
     list_init(&front->streams);
     list_init(&front->stream_places);
-    list_init(&front->batches);
     list_init(&front->dirty);
     for (int i = 0; i < HTTP_PHASE_COUNT; i++)
         list_init(&front->timed[i]);
@@ -360,7 +359,6 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     buffer_init(&front->fields, 64 * 1024);
     buffer_init(&front->trailers, 64 * 1024);
     buffer_init(&front->arena, front->options.batch_bytes_max + ARENA_BYTES_BESIDE);
-    buffer_init(&front->event_text, 64 * 1024);
     front->read_at = malloc(HTTP_READ_BYTES);
     front->sealed_at = malloc(HTTP_READ_BYTES);
     front->ends = ends_new(queue, front->options.waiting_max ? front->options.waiting_max : 10000);
@@ -441,16 +439,11 @@ void http_front_free(struct http_front *front)
         access_caller_release(left->caller);
     }
     slab_fini(&front->exchanges);
-    free(front->pushes);
-    free(front->push_batches);
-    free(front->answers);
-    free(front->ids);
     buffer_fini(&front->meta);
     buffer_fini(&front->decoded);
     buffer_fini(&front->body);
     buffer_fini(&front->fields);
     buffer_fini(&front->trailers);
-    buffer_fini(&front->event_text);
     buffer_fini(&front->arena);
     free(front->read_at);
     free(front->sealed_at);

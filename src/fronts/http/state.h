@@ -34,9 +34,11 @@ enum {
     HTTP_CLASSES = 4,   /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
-    HTTP_FRONTS_MAX = 256,
-    HTTP_PARTS_MAX = 4
+    HTTP_FRONTS_MAX = 256
 };
+
+/* The rooms above that add a part. */
+enum http_room { HTTP_ROOM_API, HTTP_ROOM_MONITOR, HTTP_ROOM_CADENCE, HTTP_ROOM_GRPC, HTTP_ROOMS };
 
 /* The event that the front waits for on a connection; it determines the timeout. */
 enum http_phase {
@@ -99,9 +101,6 @@ struct http_front {
     struct list stream_places; /* of all open streams, also of those of gRPC */
     uint32_t stream_count;     /* places taken */
     struct deadline *stream_alarm;
-    struct monitor_live *live;          /* see live.h */
-    struct cadence_front *cadence;      /* see cadence/front.h; NULL: no schedules */
-    struct monitor_sample_box *samples; /* its own box, if it receives samples */
     struct slab exchanges;
     uint32_t serial;
     int64_t now_ms;       /* of this iteration; 0: not read yet */
@@ -128,23 +127,14 @@ struct http_front {
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, trailers, arena;
-    struct buffer event_text;         /* last event that was sent, as JSON */
-    uint64_t event_serial;            /* serial of that event */
-    struct queue_push *pushes;        /* room for a batch; allocated at the first one */
-    struct queue_batch *push_batches; /* as many, for the batches of its items */
-    struct queue_answer *answers;     /* the same for ack, nack, extend */
-    struct slice *ids;                /* the same for changes to many jobs */
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
-    uint32_t sweep_count; /* sweeps in progress */
-    uint32_t held_waits;  /* waiting takes whose caller may become invalid */
+    uint32_t held_waits; /* waiting takes whose caller may become invalid */
 
     struct access_call call; /* the current call of the queue; see http_reply_to */
 
     struct http_counters counters;
-    struct list scrapes; /* metrics pages in progress */
-    struct list works;   /* open or ending streams of gRPC; see grpc/work.c */
-    struct list batches; /* pushes of many jobs in progress; see api/batch.c */
+    void *rooms[HTTP_ROOMS]; /* what each room above keeps in this front; NULL: nothing */
 };
 
 struct http_shared {
@@ -154,7 +144,6 @@ struct http_shared {
     atomic_bool is_refusal_logged;
     uint32_t metrics_topics;   /* number of topics with samples of their own at /metrics */
     struct lateness *lateness; /* NULL: no figures */
-    struct api_consumers *consumers;
     bool (*emit)(void *ctx, struct metric_page *page, uint32_t part);
     void *emit_ctx;
     atomic_bool wants_wake; /* a thread waits for bytes to arrive */
@@ -165,8 +154,6 @@ struct http_shared {
     struct quota *quota;                /* NULL: nothing is counted */
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */
-    struct monitor_sampler *sampler;    /* NULL: no sampling */
-    struct monitor_silences *silences;  /* NULL before monitor_look */
     _Atomic int64_t certificate_ends_s; /* in Unix time, or 0 */
     _Atomic uint64_t process_bytes;
     uint64_t process_bytes_max;             /* 0: no limit */
@@ -181,8 +168,9 @@ struct http_shared {
     pthread_mutex_t lock;    /* guards `fronts` */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
-    const struct http_part *parts[HTTP_PARTS_MAX];
+    const struct http_part *parts[HTTP_ROOMS];
     uint32_t part_count;
+    void *rooms[HTTP_ROOMS]; /* what each room above keeps for all fronts; NULL: nothing */
     struct http_route routes[HTTP_ROUTES_MAX]; /* the last row counts requests without a route */
     uint32_t route_count;
 };

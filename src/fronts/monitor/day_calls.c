@@ -6,6 +6,7 @@
 #include "monitor/day_keeper.h"
 #include "monitor/routes.h"
 #include "monitor/sampler.h"
+#include "monitor/state.h"
 
 #include <stdlib.h>
 
@@ -90,7 +91,7 @@ static void get_history(struct http_call *call)
 {
     const struct http_query *query = call->query;
     struct slice topic = query->topic_count ? query->topics[0] : (struct slice){0};
-    struct monitor_sampler *sampler = call->front->shared->sampler;
+    struct monitor_sampler *sampler = monitor_sampler_of(call->front->shared);
     struct http_fault fault;
     if (query->topic_count > 1) {
         http_answer_problem(

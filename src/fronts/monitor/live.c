@@ -7,6 +7,7 @@
 #include "monitor/routes.h"
 #include "monitor/server_state.h"
 #include "monitor/snapshot.h"
+#include "monitor/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static void read_status(struct monitor_status_input *input, const struct monitor
     struct http_shared *shared = live->front->shared;
     *input = (struct monitor_status_input){
         .sample = live->last,
-        .silences = shared->silences,
+        .silences = monitor_silences_of(shared),
         .caller = caller,
         .wall_ms = live->last->wall_ms,
         .lateness = {.p50_ms = -1, .p99_ms = -1},
@@ -124,7 +125,7 @@ static void send_overview(struct viewer *viewer)
 
 static struct viewer *viewer_find(struct http_front *front, uint64_t tag)
 {
-    struct list *all = &front->live->viewers;
+    struct list *all = &monitor_front_of(front)->live->viewers;
     for (struct list *node = all->next; node != all; node = node->next)
         if (list_entry(node, struct viewer, node)->tag == tag)
             return list_entry(node, struct viewer, node);
@@ -135,7 +136,7 @@ static void on_topic_shown(void *owner, uint64_t tag, const struct queue_reply *
 {
     struct http_front *front = owner;
     struct viewer *viewer = viewer_find(front, tag);
-    if (!viewer || !front->live->last ||
+    if (!viewer || !viewer->live->last ||
         (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND))
         return;
     struct monitor_live *live = viewer->live;
@@ -347,7 +348,7 @@ struct monitor_live *monitor_live_new(struct http_front *front)
     buffer_init(&live->overview, TEXT_BYTES_MAX);
     buffer_init(&live->status, TEXT_BYTES_MAX);
     buffer_init(&live->text, TEXT_BYTES_MAX);
-    front->samples = &live->box;
+    monitor_front_of(front)->samples = &live->box;
     return live;
 }
 
@@ -366,7 +367,7 @@ void monitor_live_free(struct monitor_live *live)
 
 static bool must_look(struct http_call *call)
 {
-    if (call->front->shared->sampler)
+    if (monitor_sampler_of(call->front->shared))
         return true;
     http_answer_problem(call->exchange, PROBLEM_NOT_READY, 0,
                         "this server keeps no live figures: use /metrics");
@@ -375,7 +376,7 @@ static bool must_look(struct http_call *call)
 
 static void get_status(struct http_call *call)
 {
-    struct monitor_live *live = call->front->live;
+    struct monitor_live *live = monitor_front_of(call->front)->live;
     struct asked asked = {.tag = http_exchange_tag(call->exchange)};
     if (!must_look(call))
         return;
@@ -385,7 +386,7 @@ static void get_status(struct http_call *call)
         return;
     }
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
-    asked.serial = monitor_sampler_want(call->front->shared->sampler);
+    asked.serial = monitor_sampler_want(monitor_sampler_of(call->front->shared));
     (void)asked_list_add(&live->asked, asked);
 }
 
@@ -419,7 +420,7 @@ static void on_viewer_gone(void *ctx)
 {
     struct viewer *viewer = ctx;
     list_remove(&viewer->node);
-    monitor_sampler_leave(viewer->live->front->shared->sampler);
+    monitor_sampler_leave(monitor_sampler_of(viewer->live->front->shared));
     set_open(viewer->live);
     free(viewer);
 }
@@ -431,7 +432,7 @@ static void send_history(struct viewer *viewer)
     struct monitor_history_point points[MONITOR_HISTORY_POINTS];
     size_t count = 0;
     if (http_stream_caller(viewer->stream)->has_all_topics)
-        count = monitor_sampler_history(live->front->shared->sampler, points);
+        count = monitor_sampler_history(monitor_sampler_of(live->front->shared), points);
     buffer_clear(&live->text);
     monitor_history_write(&live->text, points, count);
     http_stream_send(viewer->stream, "history", buffer_slice(&live->text));
@@ -442,7 +443,7 @@ static void begin_viewing(struct viewer *viewer)
     struct monitor_live *live = viewer->live;
     list_add_last(live->viewers.next, &viewer->node); /* ahead of all others */
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
-    monitor_sampler_listen(live->front->shared->sampler);
+    monitor_sampler_listen(monitor_sampler_of(live->front->shared));
     if (viewer->view == HTTP_LIVE_OVERVIEW)
         send_history(viewer);
     /* The first snapshot is sent immediately: the one that other viewers have, or one made for
@@ -451,7 +452,7 @@ static void begin_viewing(struct viewer *viewer)
         http_front_now_ms(live->front) - live->last->inner_ms < RECENT_MS)
         post_rest(live);
     else
-        (void)monitor_sampler_want(live->front->shared->sampler);
+        (void)monitor_sampler_want(monitor_sampler_of(live->front->shared));
 }
 
 static void get_live(struct http_call *call)
@@ -464,7 +465,7 @@ static void get_live(struct http_call *call)
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
-    viewer->live = call->front->live;
+    viewer->live = monitor_front_of(call->front)->live;
     viewer->tag = http_exchange_tag(call->exchange);
     list_init(&viewer->node);
     if (!read_view(call, viewer, &fault)) {

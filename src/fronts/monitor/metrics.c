@@ -3,6 +3,7 @@
  * metrics_*.c files, each with its rows. */
 #include "monitor/metrics.h"
 #include "api/consumers.h"
+#include "api/state.h"
 #include "base/metric.h"
 #include "http/exchange.h"
 #include "http/media.h"
@@ -10,6 +11,7 @@
 #include "monitor/metrics_server.h"
 #include "monitor/metrics_topics.h"
 #include "monitor/routes.h"
+#include "monitor/state.h"
 #include "queue/lateness.h"
 
 #include <stdlib.h>
@@ -27,7 +29,7 @@ struct scrape;
 typedef bool scrape_step(struct scrape *scrape, struct metric_page *page);
 
 struct scrape {
-    struct list list; /* in front->scrapes */
+    struct list list; /* in monitor_front.scrapes */
     struct iteration_end_call next;
     struct http_front *front;
     uint64_t tag; /* tag of the exchange */
@@ -66,8 +68,9 @@ static void scrape_free(struct scrape *scrape)
 
 void monitor_metrics_end(struct http_front *front)
 {
-    while (!list_is_empty(&front->scrapes))
-        scrape_free(list_entry(front->scrapes.next, struct scrape, list));
+    struct list *scrapes = &monitor_front_of(front)->scrapes;
+    while (!list_is_empty(scrapes))
+        scrape_free(list_entry(scrapes->next, struct scrape, list));
 }
 
 /* ---- topics, page by page ---- */
@@ -215,7 +218,7 @@ static bool step_lateness(struct scrape *scrape, struct metric_page *page)
 static bool step_consumers(struct scrape *scrape, struct metric_page *page)
 {
     struct http_exchange *exchange = http_exchange_find(scrape->front, scrape->tag);
-    api_consumers_emit(scrape->front->shared->consumers, page, clock_wall_ms(),
+    api_consumers_emit(api_consumers_of(scrape->front->shared), page, clock_wall_ms(),
                        exchange->caller->has_all_topics ? NULL : shows_topic, exchange);
     return true;
 }
@@ -314,7 +317,7 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
     scrape->step = exchange->caller->has_all_topics ? steps : own_steps;
     list_init(&scrape->next.list);
     list_init(&scrape->list);
-    list_add_last(&front->scrapes, &scrape->list);
+    list_add_last(&monitor_front_of(front)->scrapes, &scrape->list);
     buffer_init(&scrape->out, front->body.bytes_max);
     scrape->topics.shown_max = front->shared->metrics_topics;
     scrape->page = (struct metric_page){

@@ -1,35 +1,47 @@
 #include "monitor/monitor.h"
 
-#include "http/state.h"
 #include "monitor/live.h"
 #include "monitor/metrics.h"
 #include "monitor/routes.h"
 #include "monitor/sampler.h"
 #include "monitor/silences.h"
+#include "monitor/state.h"
+
+#include <stdlib.h>
 
 static bool open_front(struct http_front *front)
 {
-    list_init(&front->scrapes);
-    front->live = monitor_live_new(front);
-    return front->live != NULL;
+    struct monitor_front *monitor = calloc(1, sizeof *monitor);
+    if (!monitor)
+        return false;
+    list_init(&monitor->scrapes);
+    front->rooms[HTTP_ROOM_MONITOR] = monitor;
+    monitor->live = monitor_live_new(front);
+    return monitor->live != NULL;
 }
 
 static void look(struct http_front *front)
 {
-    if (front->shared->sampler)
-        monitor_sampler_look(front->shared->sampler, front);
+    struct monitor_sampler *sampler = monitor_sampler_of(front->shared);
+    if (sampler)
+        monitor_sampler_look(sampler, front);
 }
 
 static void close_front(struct http_front *front)
 {
+    struct monitor_front *monitor = monitor_front_of(front);
+    if (!monitor)
+        return;
     monitor_metrics_end(front);
-    monitor_live_free(front->live);
+    monitor_live_free(monitor->live);
+    free(monitor);
 }
 
 static void free_all(struct http_shared *shared)
 {
-    monitor_sampler_free(shared->sampler);
-    monitor_silences_free(shared->silences);
+    monitor_sampler_free(monitor_sampler_of(shared));
+    monitor_silences_free(monitor_silences_of(shared));
+    free(shared->rooms[HTTP_ROOM_MONITOR]);
 }
 
 void monitor_open(struct http_shared *shared)
@@ -54,7 +66,11 @@ void monitor_open(struct http_shared *shared)
 bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue,
                   const char *directory)
 {
-    shared->silences = monitor_silences_new(directory);
-    shared->sampler = monitor_sampler_new(shared, reactor, queue, directory);
-    return shared->silences && shared->sampler;
+    struct monitor_shared *monitor = calloc(1, sizeof *monitor);
+    if (!monitor)
+        return false;
+    shared->rooms[HTTP_ROOM_MONITOR] = monitor;
+    monitor->silences = monitor_silences_new(directory);
+    monitor->sampler = monitor_sampler_new(shared, reactor, queue, directory);
+    return monitor->silences && monitor->sampler;
 }

@@ -4,6 +4,7 @@
 #include "base/vector.h"
 #include "http/state.h"
 #include "monitor/day_keeper.h"
+#include "monitor/state.h"
 
 #include <stdlib.h>
 
@@ -243,7 +244,7 @@ static void publish(struct monitor_sampler *sampler, struct monitor_sample *samp
     struct http_shared *shared = sampler->shared;
     pthread_mutex_lock(&shared->lock);
     for (uint32_t i = 0; i < shared->front_count; i++) {
-        struct monitor_sample_box *box = shared->fronts[i]->samples;
+        struct monitor_sample_box *box = monitor_front_of(shared->fronts[i])->samples;
         if (!atomic_load_explicit(&box->is_open, memory_order_acquire))
             continue;
         struct monitor_sample *unseen = atomic_exchange(&box->next, monitor_sample_hold(sample));

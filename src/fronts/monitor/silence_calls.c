@@ -7,12 +7,13 @@
 #include "http/state.h"
 #include "monitor/routes.h"
 #include "monitor/silences.h"
+#include "monitor/state.h"
 #include "monitor/status.h"
 
 /* Returns the silences, or answers that this server has no figures. */
 static struct monitor_silences *silences_of(struct http_call *call)
 {
-    struct monitor_silences *silences = call->front->shared->silences;
+    struct monitor_silences *silences = monitor_silences_of(call->front->shared);
     if (!silences)
         http_answer_problem(call->exchange, PROBLEM_NOT_READY, 0,
                             "this server keeps no live figures: use /metrics");
