@@ -564,7 +564,7 @@ def test_a_json_body_that_does_not_parse_is_pushed_only_if_forced(browser, clien
     assert job["body"] == '{"order": 5,'
     browser.open("#/topics/broken")
     browser.press("Push a job*")
-    browser.find("#push-body").clear()
+    browser.wait(lambda: browser.find("#push-body"), "the dialog").clear()
     browser.find("#push-body").send_keys("{]")
     browser.press("Push", browser.dialog)
     browser.wait(lambda: "The body is not valid JSON" in browser.dialog().text, "the reason")

@@ -12,7 +12,7 @@ import pytest
 from conftest import FLAGS
 from pinned import environment
 from selenium import webdriver
-from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
@@ -90,7 +90,7 @@ class Browser:
             try:
                 if found := check():
                     return found
-            except (NoSuchElementException, StaleElementReferenceException, ElementClickInterceptedException, IndexError) as missing:
+            except (NoSuchElementException, StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException, IndexError) as missing:
                 fault = missing
             if time.monotonic() > limit:
                 self.picture("failed")
@@ -226,8 +226,7 @@ def no_harm(request):
     if "browser" in request.fixturenames:
         browser = request.getfixturevalue("browser")
         browser.unharmed()
-        for node in browser.all("dialog[open]"):
-            browser.script("arguments[0].close()", node)
+        browser.script("for (const one of document.querySelectorAll('dialog[open]')) one.close()")  # in one step: an answer may close it meanwhile
 
 
 @contextlib.contextmanager
