@@ -18,7 +18,7 @@ PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "ha
 PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash",
-            "guests": "hash", "mail": "zset", "orders": "hash", "joins": "zset", "joined": "hash", "fences": "hash", "stopped": "zset"}
+            "guests": "hash", "mail": "zset", "orders": "hash", "joins": "zset", "joined": "hash", "fences": "hash", "stopped": "zset", "renew": "set", "renewal": "hash"}
 NUMBERS_END = 2**47  # no counter comes this far; a number from here on was damaged, and no other job gets it
 KEPT_SLACK_MS = 1000  # so long after its time a kept job is removed at the earliest
 INFINITE = float("inf")

@@ -10,7 +10,7 @@ from test_check import Check
 
 JOIN, LEAVE, LEASE, REPORT, FOLLOW, FOLLOWED, FENCE = range(1, 8)
 NOT_FOUND, LEASE_ENDED, UNAVAILABLE, CLOSED, NO_BATCH = 5, 9, 20, 36, 37
-FORGET, STOP_ORDER = 2, 1
+FORGET, STOP_ORDER, RENEWED = 2, 1, 8
 CLOSE, WITH_MEMBERS = 7, 1
 JOIN_MS = 10_000
 SHARDS = 3
@@ -122,7 +122,7 @@ class Queue:
         return self.shards[place].take("m", most)
 
     def is_empty(self):
-        kinds = ("batches", "members:*", "guests", "guest:*", "parts:*", "mail", "orders", "joins", "joined")
+        kinds = ("batches", "members:*", "guests", "guest:*", "parts:*", "mail", "orders", "joins", "joined", "renew", "renewal")
         return not [key for kind in kinds for key in self.shards[0].client.keys("*:" + kind)]
 
 
@@ -326,6 +326,48 @@ def test_a_home_that_lost_a_report_and_its_join_waits_for_the_member(queue):
     assert queue.is_empty()
 
 
+def commands_of(client, call):
+    """How many commands Redis runs for a call."""
+    client.config_resetstat()
+    call()
+    return sum(one["calls"] for one in client.info("commandstats").values())
+
+
+def test_a_new_master_renews_its_batches_in_pieces(queue):
+    count, client = 300, queue.shards[HOME].client
+    for shard in queue.shards:
+        shard.check = False
+    for first in range(0, count, 100):
+        queue.shards[HOME].push("t", *[job(f"w{number}", batch=batch(waits=True)) for number in range(first, first + 100)])
+    assert commands_of(client, lambda: queue.greet(HOME, run="another")) < 50
+    queue.shards[HOME].change("t", (CLOSE, "w7"))
+    assert queue.outcome() is None, "no shard has reported yet"
+    queue.parts(1, pack(">BI6I6B", FOLLOW, 0, 0, RENEWED) + b"0")  # its home has no batches
+    assert commands_of(client, lambda: queue.parts(HOME, pack(">BI6I6B", FOLLOW, 0, 0, RENEWED) + b"1")) < 50
+    fenced = set()
+    for _ in range(count):
+        most = []
+        assert commands_of(client, lambda: most.extend(queue.letters(HOME))) < 2000
+        for letter in most:
+            if letter[:1] == b"j":
+                fenced.add(letter[letter.index(b"t\0w"):])
+                queue.carry(HOME, letter)
+        if len(fenced) == count:
+            break
+    assert len(fenced) == count
+    for shard in queue.shards:
+        shard.client.flushall()
+    queue.__init__(client)
+
+
+def test_a_push_that_joins_a_new_master_is_not_fenced_off(queue):
+    queue.begin()
+    queue.greet(HOME, run="another")
+    join = queue.join(1)
+    queue.carry_all()
+    assert queue.push(1, "m", join)[0] == CREATED
+
+
 def test_a_push_whose_join_was_lost_is_rejected(queue):
     queue.begin()
     before = queue.keys(HOME)
@@ -518,6 +560,9 @@ class Story:
         for shard in self.queue.shards:
             shard.jump(JOIN_MS // 3)
 
+    def greet(self):
+        self.queue.greet(self.luck.randrange(SHARDS), run=str(self.luck.random()))
+
     def judge(self):
         outcome = self.queue.outcome()
         if outcome:
@@ -531,7 +576,7 @@ def test_random_calls_end_each_wait_once_and_not_early(queue, seed):
     luck = random.Random(seed)
     story = Story(queue, luck)
     queue.begin(wait=10**9, close=10**9)
-    calls = {"join": 4, "push": 4, "leave": 3, "die": 1, "take": 4, "ack": 4, "close": 1, "mail": 3, "carry": 6, "jump": 0.3}
+    calls = {"join": 4, "push": 4, "leave": 3, "die": 1, "take": 4, "ack": 4, "close": 1, "mail": 3, "carry": 6, "jump": 0.3, "greet": 0.3}
     ended = None
     for _ in range(120):
         name = luck.choices(list(calls), list(calls.values()))[0]

@@ -46,7 +46,7 @@ end
 
 local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset', batches = 'hash',
-    guests = 'hash', mail = 'zset', orders = 'hash', joins = 'zset', joined = 'hash', fences = 'hash', stopped = 'zset'}
+    guests = 'hash', mail = 'zset', orders = 'hash', joins = 'zset', joined = 'hash', fences = 'hash', stopped = 'zset', renew = 'set', renewal = 'hash'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
                         groups = 'hash', group = 'hash', wakes = 'zset', waits = 'hash', turns = 'zset'}

@@ -181,7 +181,7 @@ end
 local function reach(keys, ticket, name)
     if not call then fetch() end
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed, parts.has_mail, parts.version = {}, {}, NONE, false, nil, nil, nil, nil
+    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed, parts.has_mail, parts.version, parts.renewing = {}, {}, NONE, false, nil, nil, nil, nil, nil
     local time = call('TIME')
     wall, flow.micro = time[1] * 1000 + floor(time[2] / 1000), time[2] % 1000
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil

@@ -148,6 +148,7 @@ local function change(b)
 end
 
 local function drop(b)
+    parts.renew(b)
     if b.has_parts then parts.ended(b) end
     b.is_gone, batches.known[b.field] = true, false
     call('HDEL', key(), b.field)
@@ -198,6 +199,7 @@ end
 
 -- Cancels the members: by the first death, in steps; with the waiting job, all of them.
 local function stop(b)
+    parts.renew(b)
     b.is_stopped, b.is_closed = true, true
     b.is_swept = sweep(b)
     change(b)
@@ -220,7 +222,9 @@ local function count_member(b, before, after)
 end
 
 local function is_over(b)
-    return b.is_closed and b[UNFINISHED] + (b.on_dead == HOLD and b[DEAD_MEMBER] or 0) == 0 and not (b.has_parts and parts.are_open(b))
+    if not b.is_closed or b[UNFINISHED] + (b.on_dead == HOLD and b[DEAD_MEMBER] or 0) > 0 then return false end
+    parts.renew(b)
+    return not (b.has_parts and parts.are_open(b))
 end
 
 -- Ends the wait: the job becomes due, and its record gets the state of its batch and the outcome in the meta. `at_once`: without the delay

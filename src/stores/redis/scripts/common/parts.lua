@@ -6,10 +6,12 @@ function parts.define()
 local GUEST, GUEST_BYTES = '>I6I6BBI4I4I4I4I4', 34 -- number, version, bits, on_dead, members by outcome
 local STOPPED, SWEPT = 1, 2                        -- its bits, as those of a batch
 local PART, PART_BYTES = '>I6I6I4I4I4I4I4I4', 36   -- version seen, version needed, pushes under way, members by outcome
-local STOP, FORGET, REPORT, RENEWED = 1, 2, 4, 8   -- orders; REPORT: to report again; RENEWED: the shard named has another master, see `renewed`
+local STOP, FORGET, REPORT, RENEWED = 1, 2, 4, 8   -- orders; REPORT: to report again; RENEWED: the shard named has another master, see `parts.follow`
 local NO_BATCH = 0                                 -- number in an order that is not about a batch
 local JOIN_MS = 10000                              -- so long a push may be under way; then it is fenced off
 local CARRIED, HALF = 100, 50                      -- of each kind, by one call of mail.lua
+local RENEWED_PARTS, NOTED = 100, 1000             -- by one call of mail.lua; by one command
+local OWN = 0                                      -- in T:renew: this shard has a new master. Otherwise the place + 1 of the shard that has one
 local UNAVAILABLE, NONE_PUSHED = 20, 0
 parts.MAIL = 2 ^ 47 -- in the clock of an answer: there is mail
 
@@ -190,16 +192,14 @@ end
 
 -- ---- calls between the parts (batch.lua). Each returns status, number of the batch, depth, on_dead, version, orders ----
 
--- Notes a push to the shard as under way, until `until_ms`. Returns the number of the join.
-local function join_add(b, shard, until_ms)
-    sequence, core_is_changed = sequence + 1, true
-    local p, join = part_read(b, shard), sequence
+-- Notes a push to the shard as under way, until `until_ms`. `join`: its number.
+local function join_add(b, shard, until_ms, join)
+    local p = part_read(b, shard)
     p.under_way = p.under_way + 1
     part_write(b, p)
     call('HSET', T .. ':joined', text_of(join), pack('>I6I2', b.number, shard) .. b.field)
     call('ZADD', T .. ':joins', text_of(until_ms), text_of(join))
     batches.change(b)
-    return join
 end
 
 -- Whether a new member may join. `parent`: the number of the batch of which the push shows a lease, or 0.
@@ -209,7 +209,9 @@ function parts.join(parent, shard, name)
     if not b then return batches.why_closed({topic = topic, id = id}) end
     local status = batches.may_join(b, parent == b.number)
     if status then return status, b.number, b.depth, b.on_dead end
-    return OK, b.number, b.depth, b.on_dead, join_add(b, shard, now + JOIN_MS)
+    sequence, core_is_changed = sequence + 1, true
+    join_add(b, shard, now + JOIN_MS, sequence)
+    return OK, b.number, b.depth, b.on_dead, sequence
 end
 
 -- A push that joined has ended. The home must see this version of the counts of its shard.
@@ -261,18 +263,22 @@ function parts.report(shard, number, name, version, is_stopped, counts)
     return OK, number, 0, 0, 0, b.is_stopped and not is_stopped and STOP or 0
 end
 
--- Another shard has a new master, which may have lost members: it must report on all batches of this home that it has members of.
-local function renewed(shard)
-    for _, name in ipairs(call('HKEYS', T .. ':batches')) do
-        local b = batches.find(split(name))
-        if b and b.has_parts and call('HEXISTS', parts_key(b), text_of(shard)) == 1 then order_one(b, shard, REPORT) end
+-- Notes batches in T:renew, for calls of mail.lua.
+local function renew_later(who, names)
+    for from = 1, #names, NOTED do
+        local some = {unpack(names, from, min(from + NOTED - 1, #names))}
+        for i = 1, #some do some[i] = pack('>I2', who) .. some[i] end
+        call('SADD', T .. ':renew', unpack(some))
     end
-    return OK
+    parts.has_mail = parts.has_mail or #names > 0
 end
 
 -- Follows the orders of the home, which has seen the report of this version. Returns a version if it must report, and has nothing to count.
 function parts.follow(number, name, version, orders)
-    if orders == RENEWED then return renewed(tonumber(name)) end
+    if orders == RENEWED then -- the batches of this home report what the other shard has of them, which may have lost members
+        renew_later(tonumber(name) + 1, call('HKEYS', T .. ':batches'))
+        return OK
+    end
     local b = parts.guest(split(name))
     if not b then call('ZREM', T .. ':mail', name) end
     if not b or b.number ~= number then return OK, number, 0, 0, orders >= REPORT and version_of_call() or 0 end
@@ -347,33 +353,69 @@ local function joins_collect(out)
     end
 end
 
--- This master may have lost its last writes. So all counts of this shard are reported again, and those of its batches in all other shards. A
--- join may be lost too, with the push still to come: all earlier joins are fenced off first, and no wait ends before. `own`: the place of this
--- shard.
-function parts.report_all(own)
-    for _, name in ipairs(call('HKEYS', T .. ':guests')) do
-        local b = parts.guest(split(name))
-        if b then parts.guest_write(b) end
-    end
-    local function to_others(act)
-        for shard = 0, shard_count() - 1 do
-            if shard ~= own then act(shard) end
+-- Has all other shards report on the batch, which waits until earlier joins are fenced off there.
+local function renew_batch(b)
+    local own = tonumber(call('HGET', T .. ':renewal', 'place'))
+    for shard = 0, shard_count() - 1 do
+        if shard ~= own then
+            join_add(b, shard, 0, call('HINCRBY', T .. ':renewal', 'join', 1))
+            order_one(b, shard, REPORT)
         end
     end
-    for _, name in ipairs(shard_count() > 1 and call('HKEYS', T .. ':batches') or {}) do
-        local b = batches.find(split(name))
-        to_others(function(shard)
-            if not b then return end
-            join_add(b, shard, 0)
-            order_one(b, shard, REPORT)
-        end)
+end
+
+local function renewal_end()
+    if call('EXISTS', T .. ':renew') == 0 then call('UNLINK', T .. ':renewal') end
+end
+
+-- Renews the batch before a decision about it, if that is still to be done.
+function parts.renew(b)
+    if b.is_guest or shard_count() == 1 then return end
+    if parts.renewing == nil then parts.renewing = call('EXISTS', T .. ':renewal') == 1 end
+    if parts.renewing and call('SREM', T .. ':renew', pack('>I2', OWN) .. b.field) == 1 then
+        renew_batch(b)
+        renewal_end()
     end
-    to_others(function(shard) call('HSET', T .. ':orders', pack('>I6I2', NO_BATCH, shard), char(RENEWED) .. text_of(own)) end)
-    if batches.changed then batches.settle() end
+end
+
+-- Renews some of the batches that are noted.
+local function renew_some()
+    local some = call('SPOP', T .. ':renew', math.ceil(RENEWED_PARTS / shard_count()))
+    for _, entry in ipairs(some) do
+        local who, at = unpack_from('>I2', entry)
+        local topic, id = split(sub(entry, at))
+        local b, guest = batches.find(topic, id), who == OWN and parts.guest(topic, id)
+        if guest then batches.change(guest) end
+        if b and who == OWN then
+            renew_batch(b)
+        elseif b and b.has_parts and call('HEXISTS', parts_key(b), text_of(who - 1)) == 1 then
+            order_one(b, who - 1, REPORT)
+        end
+    end
+    if #some == 0 then return end
+    renewal_end()
+    parts.has_mail = true
+end
+
+-- This master may have lost its last writes. So all counts of this shard are reported again, and those of its batches in all other shards. A
+-- join may be lost too, with the push still to come: all earlier joins are fenced off first, and no wait ends before. This is done in pieces,
+-- by `renew_some`, and at once for a batch about which something is decided. The joins of this have numbers of now, so that they fence off no
+-- later one. `own`: the place of this shard.
+function parts.report_all(own)
+    if shard_count() == 1 then return end
+    local names = call('HKEYS', T .. ':batches')
+    if #names > 0 then call('HSET', T .. ':renewal', 'place', text_of(own), 'join', text_of(sequence)) end
+    sequence, core_is_changed = sequence + #names * (shard_count() - 1), true
+    renew_later(OWN, names)
+    renew_later(OWN, call('HKEYS', T .. ':guests'))
+    for shard = 0, shard_count() - 1 do
+        if shard ~= own then call('HSET', T .. ':orders', pack('>I6I2', NO_BATCH, shard), char(RENEWED) .. text_of(own)) end
+    end
 end
 
 function parts.collect()
     local out = {}
+    renew_some()
     reports_collect(out)
     orders_collect(out)
     joins_collect(out)
@@ -385,7 +427,7 @@ end
 -- Notes for the answer whether there is mail, which a server left behind.
 function parts.look()
     if shard_count() == 1 then return end
-    parts.has_mail = call('EXISTS', T .. ':mail', T .. ':orders') > 0 or call('ZCOUNT', T .. ':joins', '-inf', now) > 0
+    parts.has_mail = call('EXISTS', T .. ':mail', T .. ':orders', T .. ':renew') > 0 or call('ZCOUNT', T .. ':joins', '-inf', now) > 0
 end
 
 end
