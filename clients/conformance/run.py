@@ -27,6 +27,7 @@ sys.path[:0] = [str(HERE), str(REPO / "tests" / "e2e" / "support")]
 import adapters  # noqa: E402
 from client import Client  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from proxy_http2 import Http2Proxy  # noqa: E402
 from server import Server  # noqa: E402
 
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
@@ -128,7 +129,7 @@ class Play:
     def __init__(self, client, scenario, directory):
         self.scenario = scenario
         self.server = Server(directory / "server", ["--sync", "always", "--shards", "1", "--wal-file", "16MiB"]).start()
-        self.proxy = Proxy(self.server.port)
+        self.proxy = (Http2Proxy if client.startswith("grpc-") else Proxy)(self.server.port)
         self.log = open(directory / "adapter.log", "w+", encoding="utf-8")
         self.adapter = Adapter(client, self.log, scenario.get("clock_ahead_s", 0))
         self.kept = {}

@@ -1,32 +1,53 @@
-// The calls of the service by @grpc/grpc-js: arguments are the address and the folder of the .proto files.
+// Calls of @grpc/grpc-js, as adapter.py describes: arguments are the address and repeats.json; TARRY_PROTOS is the folder of the .proto files.
+import fs from "node:fs";
+import readline from "node:readline";
 import grpc from "@grpc/grpc-js";
 import loader from "@grpc/proto-loader";
 
-const [address, protos] = process.argv.slice(2);
-const described = loader.loadSync("tarry/v1/queue.proto", { includeDirs: [protos], enums: String, oneofs: true, defaults: true });
+const [address, repeats] = process.argv.slice(2);
+const described = loader.loadSync("tarry/v1/queue.proto", { includeDirs: [process.env.TARRY_PROTOS], enums: String, longs: String, bytes: String, keepCase: true });
 const { Queue } = grpc.loadPackageDefinition(described).tarry.v1;
-const stub = new Queue(address, grpc.credentials.createInsecure());
+const stub = new Queue(address, grpc.credentials.createInsecure(), { "grpc.service_config": fs.readFileSync(repeats, "utf8") });
+const streams = new Map();
 
-function call(method, message, milliseconds = 20000) {
-    return new Promise((resolve, reject) => {
-        stub[method](message, { deadline: Date.now() + milliseconds }, (error, answer) => (error ? reject(error) : resolve(answer)));
+function show(number, status, rest = "") {
+    process.stdout.write(`${number}\t${status}\t${rest}\n`);
+}
+
+function fail(number, error) {
+    const [details] = error.metadata?.get("grpc-status-details-bin") ?? [];
+    show(number, error.code, details ? details.toString("base64") : "");
+}
+
+// Durations are objects here, and text in the JSON of protobuf.
+function message(text) {
+    return JSON.parse(text, (name, value) => {
+        if (!/^(delay|ttl|wait|lease_for|keep_finished|wait_at_most|close_within)$/.test(name) || typeof value !== "string") return value;
+        const ms = Math.round(Number.parseFloat(value) * 1000);
+        return { seconds: Math.floor(ms / 1000), nanos: (ms % 1000) * 1000000 };
     });
 }
 
-for (const id of "ab") await call("Push", { topic: "mail", id, body: Buffer.from("x\0"), meta: { k: "v" } });
-const [job] = (await call("Take", { topics: ["mail"] })).jobs;
-console.log("taken", job.id, job.body.length, job.meta.k);
-await call("Ack", { lease: job.lease });
-await call("Ack", { lease: job.lease }).catch((error) => console.log("error", grpc.status[error.code]));
-console.log("empty", (await call("Take", { topics: ["none"] }, 2000)).jobs.length);
-const work = stub.Work({ deadline: Date.now() + 20000 });
-work.on("data", (message) => {
-    console.log("work", message.kind, message.job ? message.job.id : "");
-    if (!message.job) return;
-    work.write({ answer: { verb: "VERB_ACK", answer: { lease: message.job.lease } } });
-    work.end();
-});
-work.on("end", () => console.log("end"));
-work.on("error", (error) => console.log("error", error.message));
-work.on("status", () => stub.close());
-work.write({ hello: { topics: ["mail"], credit: 5, confirm: true } });
+function perform(number, method, ms, text) {
+    const deadline = Date.now() + Number(ms);
+    if (method !== "Work") {
+        stub[method](message(text), { deadline }, (error, answer) => (error ? fail(number, error) : show(number, 0, JSON.stringify(answer))));
+        return;
+    }
+    const stream = stub.Work({ deadline });
+    stream.on("data", (found) => show(number, -1, JSON.stringify(found)));
+    stream.on("error", (error) => fail(number, error));
+    stream.on("end", () => {});
+    stream.on("status", (status) => status.code === grpc.status.OK && show(number, 0));
+    streams.set(number, stream);
+    stream.write(message(text));
+}
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+    const [number, method, ms, text] = line.split("\t");
+    const stream = streams.get(number);
+    if (!stream) perform(number, method, ms, text);
+    else if (text) stream.write(message(text));
+    else stream.end();
+}
+stub.close();

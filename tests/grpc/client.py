@@ -1,30 +1,48 @@
-"""The calls of the service by a generated client: argument is the address. Prints what it saw, one line each."""
+"""Calls of the generated client of grpcio, as adapter.py describes."""
 
+import base64
+import json
 import queue
 import sys
+import threading
 
 import grpc
+from google.protobuf import json_format
 from tarry.v1 import queue_pb2 as tarry
 from tarry.v1 import queue_pb2_grpc
 
-with grpc.insecure_channel(sys.argv[1]) as channel:
-    stub = queue_pb2_grpc.QueueStub(channel)
-    for job in "ab":
-        stub.Push(tarry.PushRequest(topic="mail", id=job, body=b"x\x00", meta={"k": "v"}), timeout=20)
-    job = stub.Take(tarry.TakeRequest(topics=["mail"]), timeout=20).jobs[0]
-    print("taken", job.id, len(job.body), job.meta["k"])
-    stub.Ack(tarry.AnswerRequest(lease=job.lease), timeout=20)
+LOCK, STREAMS = threading.Lock(), {}
+
+
+def show(number, status, rest=""):
+    with LOCK:
+        print(number, status, rest, sep="\t", flush=True)
+
+
+def text(message):
+    return json.dumps(json_format.MessageToDict(message, preserving_proto_field_name=True))
+
+
+def perform(stub, number, method, timeout, line):
     try:
-        stub.Ack(tarry.AnswerRequest(lease=job.lease), timeout=20)
+        if method == "Work":
+            for message in stub.Work(iter(STREAMS[number].get, None), timeout=timeout):
+                show(number, -1, text(message))
+            return show(number, 0)
+        request = getattr(tarry, tarry.DESCRIPTOR.services_by_name["Queue"].methods_by_name[method].input_type.name)()
+        return show(number, 0, text(getattr(stub, method)(json_format.Parse(line, request), timeout=timeout)))
     except grpc.RpcError as error:
-        print("error", error.code().name)
-    print("empty", len(stub.Take(tarry.TakeRequest(topics=["none"]), timeout=2).jobs))
-    out = queue.Queue()
-    out.put(tarry.WorkRequest(hello=tarry.Hello(topics=["mail"], credit=5, confirm=True)))
-    for message in stub.Work(iter(out.get, None), timeout=20):
-        kind = message.WhichOneof("kind")
-        print("work", kind, message.job.id)
-        if kind == "job":
-            out.put(tarry.WorkRequest(answer=tarry.Answer(verb=tarry.VERB_ACK, answer=tarry.AnswerRequest(lease=message.job.lease))))
-            out.put(None)
-    print("end")
+        return show(number, error.code().value[0], base64.b64encode(dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")).decode())
+
+
+with open(sys.argv[2], encoding="utf-8") as repeats:
+    options = [("grpc.service_config", repeats.read())]
+with grpc.insecure_channel(sys.argv[1], options=options) as channel:
+    calls = queue_pb2_grpc.QueueStub(channel)
+    for given in sys.stdin:
+        n, name, ms, body = given.rstrip("\n").split("\t")
+        is_new = n not in STREAMS
+        if name == "Work":
+            STREAMS.setdefault(n, queue.Queue()).put(json_format.Parse(body, tarry.WorkRequest()) if body else None)
+        if is_new:
+            threading.Thread(target=perform, args=(calls, n, name, int(ms) / 1000, body), daemon=True).start()

@@ -102,4 +102,26 @@ class ClientTest < Minitest::Test
     worker.stop(1)
     assert thread.join(10)
   end
+
+  def test_a_worker_takes_ahead_what_it_begins_within_a_moment
+    worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", concurrency: 10, logger: nil) { nil }
+    ahead = [[1000, 1], [3, 1], [500, 0]].map do |begun, seconds|
+      worker.instance_variable_set(:@begun, begun)
+      worker.instance_variable_set(:@planned_at, Process.clock_gettime(Process::CLOCK_MONOTONIC) - seconds)
+      worker.send(:plan_ahead)
+      worker.instance_variable_get(:@ahead)
+    end
+    assert_in_delta 50, ahead[0], 10
+    assert_equal [0, 500], ahead[1..]
+  end
+
+  def test_a_job_that_no_thread_begins_is_given_back
+    worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", lease: 60, logger: nil) { nil }
+    worker.send(:begin_jobs, Array.new(2) { Tarry::Job.allocate })
+    late, soon = waiting = worker.instance_variable_get(:@waiting)
+    late.taken_at -= 21
+    assert_equal [soon], worker.send(:give_back_late, waiting.dup)
+    assert_equal [soon], waiting
+    assert_equal ["return", nil], [late.verb, soon.verb]
+  end
 end

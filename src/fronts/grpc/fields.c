@@ -27,8 +27,10 @@ bool fields_text(struct fields *fields, enum http_option_id id, const char *text
 bool fields_number(struct fields *fields, enum http_option_id id, uint64_t number)
 {
     char text[24];
+    if (!number)
+        return true;
     int len = snprintf(text, sizeof text, "%" PRIu64, number);
-    return !number || set(fields, id, slice_make(text, (size_t)len));
+    return set(fields, id, slice_make(text, (size_t)len));
 }
 
 bool fields_flag(struct fields *fields, enum http_option_id id, bool flag)

@@ -103,6 +103,15 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
                           http_quotable(path, 80), (int)allow->len, allow->at);
 }
 
+static bool is_route(const struct http_front *front, const struct http_route *route,
+                     enum http_method method, struct http_match *out)
+{
+    if (route->method != method || !path_matches(route, front->request.path, out))
+        return false;
+    out->route = route;
+    return true;
+}
+
 /* Finds the route of the front's request. On false, *fault lists what the path offers instead. */
 static bool find_route(struct http_front *front, struct http_match *out, struct http_fault *fault)
 {
@@ -110,10 +119,13 @@ static bool find_route(struct http_front *front, struct http_match *out, struct 
     enum http_method method = front->request.method;
     if (method == HTTP_METHOD_HEAD)
         method = HTTP_METHOD_GET;
+    if (front->literal_route && is_route(front, front->literal_route, method, out))
+        return true;
     for (uint32_t i = 0; i < shared->route_count; i++) {
         const struct http_route *route = &shared->routes[i];
-        if (route->method == method && path_matches(route, front->request.path, out)) {
-            out->route = route;
+        if (is_route(front, route, method, out)) {
+            if (!route->pattern[route->head_bytes]) /* without a {word} */
+                front->literal_route = route;
             return true;
         }
     }

@@ -112,10 +112,16 @@ void http2_stream_make_ready(struct http2_stream *stream)
 
 static void append_field(struct buffer *out, struct slice name, struct slice value)
 {
-    buffer_append_slice(out, name);
-    buffer_append(out, ": ", 2);
-    buffer_append_slice(out, value);
-    buffer_append(out, "\r\n", 2);
+    size_t bytes = name.len + 2 + value.len + 2;
+    char *into = buffer_reserve(out, bytes);
+    if (!into)
+        return;
+    memcpy(into, name.at, name.len);
+    memcpy(into + name.len, ": ", 2);
+    if (value.len)
+        memcpy(into + name.len + 2, value.at, value.len);
+    memcpy(into + bytes - 2, "\r\n", 2);
+    out->len += bytes;
 }
 
 static void set_pseudo(struct http_front *front, struct buffer *into, struct slice value)
@@ -328,11 +334,13 @@ static void submit_head(struct http2_stream *stream, struct field_list *list, bo
                                         NGHTTP2_INTERNAL_ERROR);
 }
 
-static void add_status(struct field_list *list, struct http_front *front, char text[static 8],
+static void add_status(struct field_list *list, struct http_front *front, char text[static 3],
                        uint16_t status)
 {
-    (void)snprintf(text, 8, "%u", status);
-    add_field(list, slice_of(":status"), slice_of(text));
+    text[0] = (char)('0' + status / 100);
+    text[1] = (char)('0' + status / 10 % 10);
+    text[2] = (char)('0' + status % 10);
+    add_field(list, slice_of(":status"), slice_make(text, 3));
     add_field(list, slice_of("date"), slice_of(http_front_date(front)));
 }
 
@@ -362,7 +370,7 @@ void http2_answer(struct http_exchange *exchange, uint16_t status, const char *c
     struct http_front *front = exchange->front;
     struct http2_stream *stream = exchange->frames;
     struct field_list list;
-    char status_text[8], length[24];
+    char status_text[3], length[24];
     list.count = 0;
     add_status(&list, front, status_text, status);
     if (content_type)
@@ -424,7 +432,7 @@ void http2_stream_open(struct http2_stream *stream, const char *content_type)
 {
     struct http_exchange *exchange = stream->exchange;
     struct field_list list;
-    char status_text[8];
+    char status_text[3];
     list.count = 0;
     add_status(&list, exchange->front, status_text, 200);
     add_field(&list, slice_of("content-type"), slice_of(content_type));

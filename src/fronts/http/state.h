@@ -124,6 +124,7 @@ struct http_front {
     struct list sated;           /* connections that have read their share of this iteration */
     uint32_t iteration_requests; /* requests begun in this iteration */
     uint32_t iteration_heavy;    /* expensive ones among them, see dispatch.c */
+    const struct http_route *literal_route; /* the latest one that matches a single path */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, trailers, arena;

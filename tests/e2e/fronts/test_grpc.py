@@ -479,3 +479,21 @@ def test_a_stream_begins_with_hello(stub, work):
     with pytest.raises(grpc.RpcError) as failed:
         next(call)
     assert "'hello' is missing" in failed.value.details()
+
+
+def test_messages_of_a_stream_are_not_requests_of_its_caller(start_server, tmp_path):
+    """With three requests an hour a caller works on twenty jobs of one stream, but makes only two calls more."""
+    app = Token("app", requests="3/h")
+    server = start_server("--shards", "1", "--tokens", str(TokenFile(tmp_path / "tokens", app, Token("admin")).path))
+    with channel(server.port) as one, channel(server.port) as other:
+        push(Stub(other, metadata=[("authorization", f"Bearer {Token('admin').secret}")]), 20)
+        worker = Worker(Stub(one, metadata=[("authorization", f"Bearer {app.secret}")]), credit=20, confirm=True)
+        jobs = worker.jobs(20)
+        for job in jobs:
+            worker.send(extend_all={})
+            worker.answer("ACK", job.lease)
+        assert all(not worker.next().answered.result.HasField("problem") for _ in jobs)
+        stub = Stub(one, metadata=[("authorization", f"Bearer {app.secret}")])
+        assert [stub.GetTopic(topic="mail").totals.acked for _ in range(2)] == [20, 20]
+        fails(grpc.StatusCode.RESOURCE_EXHAUSTED, stub.GetTopic, topic="mail")
+        worker.half_close()

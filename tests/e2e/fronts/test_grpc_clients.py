@@ -1,5 +1,5 @@
-"""Clients in several languages, generated from the .proto file, with their own libraries: unary calls, an error, a deadline, and Work. And grpcurl and
-ghz, which need no file. All come from their registries once, into build-grpc/."""
+"""Clients in several languages, generated from the .proto file, with their own libraries: they play scenarios of clients/conformance behind a proxy that cuts
+connections. And grpcurl and ghz, which need no file. All come from their registries once, into build-grpc/."""
 
 import json
 import os
@@ -16,8 +16,17 @@ from server import REPO, free_port
 PLACE = REPO / "build-grpc"
 SOURCES = REPO / "tests" / "grpc"
 PROTOS = REPO / "proto"
-UNARY = ["taken a 2 v", "error FAILED_PRECONDITION", "empty 0"]
-WORK = ["work job b", "work answered", "end"]
+sys.path.append(str(REPO / "clients" / "conformance"))
+import adapters  # noqa: E402
+import run as conformance  # noqa: E402
+
+UNARY = [
+    "push_cut_after", "push_cut_within", "push_many_after_a_cut", "too_many_requests", "gateway_timeout", "cancel_whose_answer_was_lost", "take_is_never_made_again",
+    "ack_whose_answer_was_lost", "give_back", "nack_and_extend", "a_chain_is_pushed_in_one_call", "a_cancelled_batch_ends_with_its_members",
+]
+WORK = ["worker_acks_each_once", "worker_behind_a_bad_network", "handlers_say_how_it_went", "push_and_wait_returns_the_result", "stop_under_load"]
+# Dubbo needs seconds to connect again.
+DUBBO = ["push_cut_after", "push_many_after_a_cut", "cancel_whose_answer_was_lost", "ack_whose_answer_was_lost", "nack_and_extend", "a_chain_is_pushed_in_one_call"]
 
 
 def run(*command, cwd=PLACE, **env):
@@ -34,38 +43,44 @@ def needs(*programs):
 
 @pytest.fixture
 def address(start_server):
-    PLACE.mkdir(exist_ok=True)
-    server = start_server(*FLAGS, "--allowed-host", "tarry.test")
+    server = start_server(*FLAGS)
     return f"127.0.0.1:{server.port}"
+
+
+def plays(name, scenarios, *command, cwd=PLACE):
+    """Plays scenarios with a program that makes the calls of a generated client."""
+    adapters.ADAPTERS[f"grpc-{name}"] = (cwd, [sys.executable, str(SOURCES / "adapter.py"), *map(str, command)], [])
+    faults = {scenario: fault for scenario in scenarios if (fault := conformance.play(f"grpc-{name}", scenario))}
+    assert not faults, "\n".join(f"{scenario}: {fault}" for scenario, fault in faults.items())
 
 
 def python():
     """A Python with grpcio and its generator."""
     place = PLACE / "python"
     if not (place / "tarry" / "v1" / "queue_pb2_grpc.py").exists():
-        run(sys.executable, "-m", "venv", place / "venv")
+        run(sys.executable, "-m", "venv", place / "venv", cwd=REPO)
         run(place / "venv/bin/pip", "install", "-q", "grpcio-tools==1.85.1")
     run(place / "venv/bin/python", "-m", "grpc_tools.protoc", "-I", PROTOS, f"--python_out={place}", f"--grpc_python_out={place}", "tarry/v1/queue.proto")
     return place
 
 
-def test_python(address):
+def test_python():
     place = python()
-    assert run(place / "venv/bin/python", SOURCES / "client.py", address, PYTHONPATH=str(place)) == [*UNARY, *WORK]
+    plays("python", UNARY + WORK, "env", f"PYTHONPATH={place}", place / "venv/bin/python", SOURCES / "client.py")
 
 
-def test_node(address):
+def test_node():
     needs("npm")
     place = PLACE / "node"
     if not (place / "node_modules" / "@grpc" / "grpc-js").exists():
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true}\n', encoding="utf-8")
         run("npm", "install", "--silent", "--no-audit", "--no-fund", "@grpc/grpc-js@1.14.3", "@grpc/proto-loader@0.8.0", cwd=place)
     shutil.copy(SOURCES / "client.mjs", place)
-    assert run("node", "client.mjs", address, PROTOS, cwd=place) == [*UNARY, *WORK]
+    plays("node", UNARY + WORK, "env", f"TARRY_PROTOS={PROTOS}", "node", "client.mjs", cwd=place)
 
 
-def test_go(address):
+def test_go():
     needs("go")
     place, bin = PLACE / "go", PLACE / "bin"
     (place / "tarry").mkdir(parents=True, exist_ok=True)
@@ -78,43 +93,38 @@ def test_go(address):
         run("go", "mod", "init", "client", cwd=place)
     run("go", "mod", "tidy", cwd=place)
     run("go", "build", "-o", "client", ".", cwd=place)
-    assert [line.replace("FailedPrecondition", "FAILED_PRECONDITION") for line in run(place / "client", address)] == [*UNARY, *WORK]
+    plays("go", UNARY + WORK, place / "client")
 
 
-def java(main, *words):
+def java(main):
+    """Returns the folder of the classes, and the command that runs one of them."""
     needs("mvn", "java")
     place = PLACE / "java"
     shutil.copytree(SOURCES / "java", place, dirs_exist_ok=True)
     shutil.copytree(REPO / "clients" / "java" / "src" / "main" / "java", place / "src" / "main" / "java", dirs_exist_ok=True)
     run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place)
+    (place / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")  # Dubbo replaces 127.0.0.1 by another address of the machine
     classpath = f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
-    return run("java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main.startswith("Dubbo") else "-Xshare:auto", "-cp", classpath, main, *words, cwd=place)
+    return place, ["java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main.startswith("Dubbo") else "-Xshare:auto", "-cp", classpath, main]
 
 
-def hosts():
-    """Dubbo replaces 127.0.0.1 by another address of the machine, so it gets a name."""
-    (PLACE / "java").mkdir(exist_ok=True)
-    (PLACE / "java" / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")
+def test_java():
+    place, command = java("Client")
+    plays("java", UNARY + WORK, *command, cwd=place)
 
 
-def test_java(address):
-    assert java("Client", address) == [*UNARY, *WORK]
-
-
-def test_dubbo(address):
-    hosts()
-    lines = java("Dubbo", address.replace("127.0.0.1", "tarry.test"))
-    assert [line for line in lines if line.split()[0] in ("taken", "error")] == UNARY[:2]
+def test_dubbo():
+    place, command = java("Dubbo")
+    plays("dubbo", DUBBO, *command, cwd=place)
 
 
 @pytest.mark.parametrize("protocol", ["dubbo", "tri"])
 def test_a_dubbo_consumer_of_mykit_delay(start_server, protocol):
     """The interface of mykit-delay on top of tarry, as the service of a Dubbo provider."""
-    PLACE.mkdir(exist_ok=True)
-    hosts()
     mykit, dubbo = free_port(), free_port()
     server = start_server("--mykit", f"127.0.0.1:{mykit}")
-    lines = java("DubboDelay", f"127.0.0.1:{mykit}", protocol, str(dubbo))
+    place, command = java("DubboDelay")
+    lines = run(*command, f"127.0.0.1:{mykit}", protocol, dubbo, cwd=place)
     assert [line for line in lines if line.split()[0] in ("push", "no", "delete", "finish", "restore", "clear", "made")] == [
         "push true o-1", "push true o-2", "no topic false null", "delete true null", "finish false null", "restore job false null", "clear false null", "made true"]
     job = server.client().get("orders", "o-1")
@@ -122,16 +132,16 @@ def test_a_dubbo_consumer_of_mykit_delay(start_server, protocol):
     assert server.client().topic("orders")["counts"]["delayed"] == 2
 
 
-def test_cpp(address):
+def test_cpp():
     needs("g++", "protoc", "grpc_cpp_plugin")
     place = PLACE / "cpp"
-    place.mkdir(exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     program = place / "client"
     if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in (SOURCES / "client.cc", PROTOS / "tarry/v1/queue.proto")):
         run("protoc", "-I", PROTOS, f"--cpp_out={place}", f"--grpc_out={place}", f"--plugin=protoc-gen-grpc={shutil.which('grpc_cpp_plugin')}", "tarry/v1/queue.proto")
         sources = [SOURCES / "client.cc", "tarry/v1/queue.pb.cc", "tarry/v1/queue.grpc.pb.cc"]
         run("g++", "-std=c++17", "-I", place, *sources, "-o", program, *run("pkg-config", "--libs", "grpc++", "protobuf")[0].split(), cwd=place)
-    assert run(program, address, cwd=place) == [*UNARY, *WORK]
+    plays("cpp", UNARY + WORK, program)
 
 
 def test_ghz(address):

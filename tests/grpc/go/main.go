@@ -1,23 +1,41 @@
-// The calls of the service by the generated client of google.golang.org/grpc: the argument is the address.
+// Calls of the generated client of google.golang.org/grpc, as adapter.py describes: arguments are the address and repeats.json.
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	tarryv1 "client/tarry/v1"
 )
 
-func within(duration time.Duration) context.Context {
-	ctx, _ := context.WithTimeout(context.Background(), duration)
-	return ctx
+var lock sync.Mutex
+
+func show(number string, code codes.Code, rest string) {
+	lock.Lock()
+	defer lock.Unlock()
+	fmt.Printf("%s\t%d\t%s\n", number, int32(code), rest)
+}
+
+func text(message proto.Message) string {
+	made, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(message)
+	check(err)
+	return string(made)
 }
 
 func check(err error) {
@@ -26,41 +44,79 @@ func check(err error) {
 	}
 }
 
-func main() {
-	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
-	check(err)
-	stub := tarryv1.NewQueueClient(conn)
-	for _, id := range []string{"a", "b"} {
-		_, err = stub.Push(within(20*time.Second), &tarryv1.PushRequest{Topic: "mail", Id: id, Body: []byte("x\x00"), Meta: map[string]string{"k": "v"}})
-		check(err)
+// The status of an error, in base64.
+func details(err error) string {
+	made, failure := proto.Marshal(status.Convert(err).Proto())
+	check(failure)
+	return base64.StdEncoding.EncodeToString(made)
+}
+
+func unary(stub tarryv1.QueueClient, number, method string, timeout time.Duration, body string) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	call := reflect.ValueOf(stub).MethodByName(method)
+	request := reflect.New(call.Type().In(1).Elem())
+	check(protojson.Unmarshal([]byte(body), request.Interface().(proto.Message)))
+	found := call.Call([]reflect.Value{reflect.ValueOf(ctx), request})
+	if err, failed := found[1].Interface().(error); failed {
+		show(number, status.Code(err), details(err))
+		return
 	}
-	taken, err := stub.Take(within(20*time.Second), &tarryv1.TakeRequest{Topics: []string{"mail"}})
-	check(err)
-	job := taken.Jobs[0]
-	fmt.Println("taken", job.Id, len(job.Body), job.Meta["k"])
-	_, err = stub.Ack(within(20*time.Second), &tarryv1.AnswerRequest{Lease: job.Lease})
-	check(err)
-	_, err = stub.Ack(within(20*time.Second), &tarryv1.AnswerRequest{Lease: job.Lease})
-	fmt.Println("error", status.Code(err))
-	taken, err = stub.Take(within(2*time.Second), &tarryv1.TakeRequest{Topics: []string{"none"}})
-	check(err)
-	fmt.Println("empty", len(taken.Jobs))
-	work, err := stub.Work(within(20 * time.Second))
-	check(err)
-	check(work.Send(&tarryv1.WorkRequest{Kind: &tarryv1.WorkRequest_Hello{Hello: &tarryv1.Hello{Topics: []string{"mail"}, Credit: 5, Confirm: true}}}))
+	show(number, codes.OK, text(found[0].Interface().(proto.Message)))
+}
+
+func receive(number string, stream tarryv1.Queue_WorkClient) {
 	for {
-		message, err := work.Recv()
+		message, err := stream.Recv()
 		if err == io.EOF {
-			break
+			show(number, codes.OK, "")
+			return
 		}
-		check(err)
-		if job := message.GetJob(); job != nil {
-			fmt.Println("work job", job.Id)
-			check(work.Send(&tarryv1.WorkRequest{Kind: &tarryv1.WorkRequest_Answer{Answer: &tarryv1.Answer{Verb: tarryv1.Verb_VERB_ACK, Answer: &tarryv1.AnswerRequest{Lease: job.Lease}}}}))
-			check(work.CloseSend())
-		} else {
-			fmt.Println("work answered")
+		if err != nil {
+			show(number, status.Code(err), details(err))
+			return
 		}
+		lock.Lock()
+		fmt.Printf("%s\t-1\t%s\n", number, text(message))
+		lock.Unlock()
 	}
-	fmt.Println("end")
+}
+
+func main() {
+	repeats, err := os.ReadFile(os.Args[2])
+	check(err)
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(string(repeats)))
+	check(err)
+	stub, streams := tarryv1.NewQueueClient(conn), map[string]tarryv1.Queue_WorkClient{}
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		words := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 4)
+		number, method, body := words[0], words[1], words[3]
+		ms, err := strconv.Atoi(words[2])
+		check(err)
+		if method != "Work" {
+			go unary(stub, number, method, time.Duration(ms)*time.Millisecond, body)
+			continue
+		}
+		stream, isOpen := streams[number]
+		if !isOpen {
+			if stream, err = stub.Work(context.Background()); err != nil {
+				show(number, status.Code(err), "")
+				continue
+			}
+			streams[number] = stream
+			go receive(number, stream)
+		}
+		if body == "" {
+			check(stream.CloseSend())
+			continue
+		}
+		message := &tarryv1.WorkRequest{}
+		check(protojson.Unmarshal([]byte(body), message))
+		_ = stream.Send(message) // Recv has the error
+	}
 }

@@ -64,6 +64,7 @@ module Tarry
     MOMENT = 0.5 # that a take has when the worker stops: jobs that a proxy holds would wait for the end of their lease
     LINGER = 0.005 # for answers that come together
     SLOTS_LINGER = 0.001 # for slots that become free together, if a take has filled all
+    AHEAD_S = 0.05 # of work that is taken beyond the free slots
     BEATS = 10 # in the time of a lease: nine tenths are left whenever the server goes
     GRACE = 2.0 # that leases have once a server is back
     PAUSE = 0.25 # at most, before an extend or an answer that failed is repeated: soon enough for that grace
@@ -72,7 +73,7 @@ module Tarry
 
     # A job from take to answer.
     Held = Struct.new(:job, :taken_at, :lives_until, :next_beat, :begun, :ended, :answered, :verb, :answer)
-    private_constant :WAIT, :MOMENT, :LINGER, :SLOTS_LINGER, :BEATS, :GRACE, :PAUSE, :LOG_PAUSE, :VERBS, :Held
+    private_constant :WAIT, :MOMENT, :LINGER, :SLOTS_LINGER, :AHEAD_S, :BEATS, :GRACE, :PAUSE, :LOG_PAUSE, :VERBS, :Held
 
     # Returns HOST:PID, in 64 printable ASCII characters at most.
     def self.consumer_name(host, pid)
@@ -95,7 +96,7 @@ module Tarry
       @consumer = consumer || Worker.consumer_name(Socket.gethostname, Process.pid)
       @on_taken, @on_done, @on_error, @logged_at = on_taken, on_done, on_error, {}
       @lock, @changed, @begins, @answerable, @beating = Mutex.new, *Array.new(4) { ConditionVariable.new }
-      @held, @waiting, @answers, @running = {}.compare_by_identity, [], [], 0
+      @held, @waiting, @answers, @running, @begun, @ahead, @planned_at = {}.compare_by_identity, [], [], 0, 0, 0, 0
       @started = @stopping = @over = @taking = false
       @cut = Cut.new
     end
@@ -188,6 +189,7 @@ module Tarry
         begin
           jobs = @client.take_encoded(*@topics, max: [free, Client::LEASES_MAX].min, wait: WAIT, lease: @lease, consumer: @consumer, cut: @cut)
           pause = Transport::FIRST_PAUSE
+          plan_ahead
           begin_jobs(jobs)
         rescue Error, *Transport::BROKEN => e
           return if @lock.synchronize { @stopping }
@@ -219,7 +221,16 @@ module Tarry
     end
 
     def free
-      @concurrency - @running - @waiting.size
+      @concurrency + @ahead - @running - @waiting.size
+    end
+
+    # Sets how many jobs are taken beyond the free slots, by how many were begun since the last take. Quick handlers would otherwise wait for each take.
+    def plan_ahead
+      @lock.synchronize do
+        at = now
+        @ahead = (@begun * AHEAD_S / [at - @planned_at, AHEAD_S].max).to_i
+        @begun, @planned_at = 0, at
+      end
     end
 
     def begin_jobs(jobs)
@@ -259,6 +270,7 @@ module Tarry
         wait_until(@begins) { !@waiting.empty? || @over }
         one = @waiting.shift or return
         one.begun = true
+        @begun += 1
         @running += 1
         one
       end
@@ -334,7 +346,7 @@ module Tarry
 
           at = now
           beats = @held.each_key.reject { |one| one.answered || one.next_beat.nil? }
-          due = beats.select { |one| one.next_beat <= at }
+          due = give_back_late(beats.select { |one| one.next_beat <= at })
           if due.empty?
             soonest = (beats.map(&:next_beat).min || Float::INFINITY) - at
             @beating.wait(@lock, [[soonest, @lease / BEATS].min, 0.001].max)
@@ -343,6 +355,14 @@ module Tarry
         end
         due.each_slice(Client::LEASES_MAX) { |part| extend_part(part) }
       end
+    end
+
+    # Gives back jobs that no thread has begun within a third of the lease. Returns the others.
+    def give_back_late(due)
+      late, others = due.partition { |one| !one.begun && !one.verb && now - one.taken_at > @lease / 3 }
+      late.each { |one| settle(one, "return") }
+      @waiting.reject!(&:verb) unless late.empty?
+      others
     end
 
     def extend_part(due)
