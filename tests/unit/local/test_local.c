@@ -615,39 +615,94 @@ CLAIM_BETWEEN(a_reply_with_large_jobs_is_read_in_pieces, make_world, remove_worl
     close_local(world);
 }
 
+/* Runs an iteration, and replaces another job again and again, which fills the log. */
+static void fill_log(struct world *world, uint32_t *sent)
+{
+    struct queue_push others[4];
+    for (size_t k = 0; k < COUNT_OF(others); k++)
+        others[k] = (struct queue_push){.topic = slice_of("u"),
+                                        .id = slice_of("a"),
+                                        .body = slice_make(world->body, 16 << 10),
+                                        .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                                        .priority = QUEUE_PRIORITY_UNSET,
+                                        .on_conflict = CONFLICT_REPLACE};
+    if (world->answered == *sent) {
+        queue_push(world->queue, others, COUNT_OF(others), to(world));
+        ++*sent;
+    }
+    uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+}
+
+static bool has_file(const struct world *world, uint32_t number)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/shard-00/wal/%08u.log", world->dir, number);
+    return access(path, F_OK) == 0;
+}
+
 /* Replies wait for their turn while checkpoints move their job out of the oldest files of the log. */
 CLAIM_BETWEEN(no_file_is_dropped_before_the_replies_that_read_it, make_world, remove_world)
 {
-    enum { GETS = 1000, PUSHES = 4 };
+    enum { GETS = 1000 };
     struct world *world = *state;
     struct slow_client client = {0};
-    char old_file[128];
-    snprintf(old_file, sizeof old_file, "%s/shard-00/wal/00000002.log", world->dir);
     open_local(world, BODY_BYTES_MAX);
     assert_int_equal(push(world, "t", "large", 1000000, BODY_BYTES_MAX), QUEUE_CREATED);
     for (uint32_t i = 0; i < GETS; i++)
         get_slowly(world, &client, "large", true);
     /* The second file disappears at last; the first one may stay as a spare. */
     for (uint32_t i = 0, sent = world->answered; i < 100 * GETS; i++) {
-        struct queue_push others[PUSHES];
-        for (size_t k = 0; k < PUSHES; k++)
-            others[k] = (struct queue_push){.topic = slice_of("u"),
-                                            .id = slice_of("a"),
-                                            .body = slice_make(world->body, 16 << 10),
-                                            .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
-                                            .priority = QUEUE_PRIORITY_UNSET,
-                                            .on_conflict = CONFLICT_REPLACE};
-        if (world->answered == sent) {
-            queue_push(world->queue, others, PUSHES, to(world));
-            sent++;
-        }
-        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
-        if (client.answered == GETS && access(old_file, F_OK) != 0)
+        fill_log(world, &sent);
+        if (client.answered == GETS && !has_file(world, 2))
             break;
     }
     assert_int_equal(client.answered, GETS);
     assert_int_equal(client.failed, 0);
-    assert_int_not_equal(access(old_file, F_OK), 0);
+    assert_false(has_file(world, 2));
+    close_local(world);
+}
+
+struct taker {
+    size_t jobs;
+    bool is_answered;
+};
+
+static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct taker *taker = owner;
+    (void)tag;
+    taker->jobs = reply->job_count;
+    taker->is_answered = true;
+}
+
+/* A reply pauses between its pieces, behind slow ones, while checkpoints move its jobs out of the log. */
+CLAIM_BETWEEN(no_file_is_dropped_before_the_last_piece_of_a_reply, make_world, remove_world)
+{
+    enum { JOBS = 40, JOB_BYTES = 60 << 10, GETS = 100 };
+    struct world *world = *state;
+    struct slow_client client = {0};
+    struct taker taker = {0};
+    struct slice topic = slice_of("v");
+    struct queue_take take = {.topics = &topic, .topic_count = 1, .max = JOBS};
+    char id[16];
+    open_local(world, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "large", 1000000, BODY_BYTES_MAX), QUEUE_CREATED);
+    for (int i = 0; i < 2 * JOBS;
+         i++) { /* the first file of the log holds none of the jobs to be taken */
+        snprintf(id, sizeof id, "j%d", i);
+        assert_int_equal(push(world, i < JOBS ? "u" : "v", id, 0, JOB_BYTES), QUEUE_CREATED);
+    }
+    queue_take(world->queue, &take, (struct queue_reply_to){.done = on_taken, .owner = &taker});
+    uint32_t sent = world->answered, gets = GETS;
+    for (uint32_t i = 0; i < GETS; i++)
+        get_slowly(world, &client, "large", true);
+    for (; !taker.is_answered; gets++) {
+        get_slowly(world, &client, "large", true);
+        fill_log(world, &sent);
+    }
+    assert_int_equal(taker.jobs, JOBS);
+    while (client.answered < gets || world->answered < sent)
+        fill_log(world, &sent);
     close_local(world);
 }
 
