@@ -498,8 +498,10 @@ void http_answer_stopped(struct http_exchange *exchange, enum queue_status statu
         http_answer_refusal(exchange, status, NULL, 0);
         return;
     }
-    (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s, the rest is unchanged: %s",
-                   jobs, jobs == 1 ? "job" : "jobs", queue_status_sentence(status));
+    (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s%s: %s", jobs,
+                   jobs == 1 ? "job" : "jobs",
+                   status == QUEUE_UNAVAILABLE ? "" : ", the rest is unchanged",
+                   queue_status_sentence(status));
     exchange->outcome = queue_status_code(status);
     http_quota_note_refusal(exchange->front, status);
     if (format_of(exchange)) {

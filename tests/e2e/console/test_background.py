@@ -37,6 +37,10 @@ def test_failing_checkpoints_are_a_problem_of_the_status(start_server):
     assert (problem["severity"], problem["runbook"]) == ("warning", "background")
     assert problem["value"] > 10_000 and problem["sentence"].startswith("checkpoints of shard 00 have failed for ")
     assert failing_seconds(client, "checkpoint") > 10
+    server.kill()  # at the limit, in the midst of a checkpoint that fails
+    server.start()
+    assert server.client().topic("t")["counts"]["delayed"] == 250
+    assert server.terminate() == 0 and "clean" in server.fsck().stdout
 
 
 def test_a_limit_of_the_size_of_files_ends_no_server_without_a_word(tmp_path):

@@ -1,5 +1,6 @@
 """tarry serve on a Redis that goes and comes back, or has no time or no room."""
 
+import signal
 import threading
 import time
 
@@ -54,6 +55,36 @@ def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_
         steps = [command for command in commands if b"_step 1 {" in command and command[-20:-15] == b"many "]
         wanted = [int.from_bytes(step[-15:-11], "big") for step in steps]
         assert sum(wanted) == 20 * 1000 and max(wanted) < 2000, wanted
+
+
+def purge_with_a_stop(redis, client, count):
+    """Stops Redis as soon as a purge has begun. Returns the answer."""
+    for first in range(0, count, 1000):
+        client.push_batch([{"topic": "stopped", "id": str(first + number), "delay": "1h"} for number in range(1000)])
+    jobs = redis.client()
+    answers = []
+    purging = threading.Thread(target=lambda: answers.append(client.call("POST", "/v1/topics/stopped/purge")))
+    purging.start()
+    eventually(lambda: jobs.hlen("{tarry:0}:job:stopped") < count, pause=0)
+    redis.proc.send_signal(signal.SIGSTOP)
+    purging.join()
+    redis.proc.send_signal(signal.SIGCONT)
+    return answers[0]
+
+
+def test_a_purge_that_stops_in_the_middle_reports_the_purged_jobs(start_server):
+    """The step under way is not reported, and may have been carried out."""
+    count, step = 10_000, 500
+    with RedisServer() as redis:
+        client = start_server("--store", redis.url, "--store-timeout", "2s", "--shards", "1").client(120)
+        for _ in range(20):
+            answer = purge_with_a_stop(redis, client, count)
+            if not answer.ok and "jobs" in answer.json():
+                break  # the stop came neither too late nor in the first step
+        assert (answer.status, answer.code) == (503, "unavailable")
+        purged = count - client.topic("stopped")["counts"]["delayed"]
+        assert purged - answer.json()["jobs"] in (0, step) and purged < count
+        assert "the rest is unchanged" not in answer.json()["detail"]
 
 
 def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_server):

@@ -259,7 +259,6 @@ def test_a_full_target_is_reported(start_server, tmp_path):
     push_many(server.client(), "a", 150)
 
     def small_files():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
     made = backup(server, tmp_path / "copy", preexec_fn=small_files)

@@ -242,10 +242,9 @@ def test_an_export_reports_a_full_disk_and_continues_later(source, tmp_path):
     path = tmp_path / "dump"
 
     def small_disk():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 
-    running = begin(source, "export", "--output", str(path), preexec_fn=small_disk, restore_signals=False)
+    running = begin(source, "export", "--output", str(path), preexec_fn=small_disk)
     err = running.communicate(timeout=60)[1].decode()
     assert running.returncode == REFUSED and "cannot write" in err and "continue it with --resume" in err, err
     assert path.stat().st_size == 400_000
