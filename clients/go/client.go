@@ -328,6 +328,7 @@ type Schedule struct {
 	Cron        []string      // it fires when any of them fires
 	Every       time.Duration // in place of Cron
 	Zone        string        // UTC
+	TakeOver    bool          // also changes a schedule of another owner
 	// Members are other members of the specification in docs/schedules.md, as the API has them, such as "overlap": "skip".
 	Members map[string]any
 }
@@ -378,7 +379,11 @@ func (c *Client) Schedule(ctx context.Context, name string, schedule Schedule) (
 	if err != nil {
 		return answer, err
 	}
-	err = c.transport.call(ctx, &request{method: "PUT", path: schedulePath(name), body: spec}, &answer)
+	query := url.Values{}
+	if schedule.TakeOver {
+		query.Set("take_over", "true")
+	}
+	err = c.transport.call(ctx, &request{method: "PUT", path: schedulePath(name), query: query, body: spec}, &answer)
 	return answer, err
 }
 

@@ -125,8 +125,8 @@ const operations = {
   nack: async ({ delay_ms: delay, error, final, ...request }) => results(await client.nack(given(request), { delay, error, final, ...resultOf(request), hold: request.hold_ms })),
   extend: async ({ lease_ms: lease, progress, ...request }) => results(await client.extend(given(request), { lease, progress })),
   again: async ({ leases, text, delay_ms: delay, priority }) => ({ done: await client.again(leases[0], { body: text, delay, priority }) }),
-  async schedule({ name, topic, cron, zone, members, every_ms: every, ...rest }) {
-    const found = await client.schedule(name, { topic, cron, zone, members, every, body: item(rest).body ?? undefined });
+  async schedule({ name, topic, cron, zone, members, every_ms: every, take_over: takeOver, ...rest }) {
+    const found = await client.schedule(name, { topic, cron, zone, members, every, takeOver, body: item(rest).body ?? undefined });
     return { result: found.result, next_ms: found.next?.getTime() };
   },
   unschedule: async ({ name }) => ({ done: await client.unschedule(name) }),

@@ -290,7 +290,8 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             $body = $request['text'] ?? $request['json'] ?? $bytes;
             [$cron, $every, $zone] = [$request['cron'] ?? null, seconds($request, 'every_ms'), $request['zone'] ?? null];
             $members = $request['members'] ?? [];
-            $found = $client->schedule($request['name'], $topic, $body, $cron, $every, $zone, members: $members);
+            $takeOver = $request['take_over'] ?? false;
+            $found = $client->schedule($request['name'], $topic, $body, $cron, $every, $zone, members: $members, takeOver: $takeOver);
             return ['result' => $found->result, 'next_ms' => $found->next === null ? null : 1000 * $found->next->getTimestamp()];
         case 'unschedule':
             return ['done' => $client->unschedule($request['name'])];

@@ -190,7 +190,8 @@ class Adapter:
     def schedule(self, request):
         members = request.get("members", {})
         body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
-        found = self.client.schedule(request["name"], request["topic"], body, cron=request.get("cron"), every=seconds(request, "every_ms"), zone=request.get("zone"), **members)
+        found = self.client.schedule(request["name"], request["topic"], body, cron=request.get("cron"), every=seconds(request, "every_ms"), zone=request.get("zone"),
+                                     take_over=request.get("take_over", False), **members)
         return {"result": found.result, "next_ms": round(found.next.timestamp() * 1000) if found.next else None}
 
     def unschedule(self, request):

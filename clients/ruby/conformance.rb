@@ -195,7 +195,7 @@ class Adapter
   def schedule(request)
     members = (request["members"] || {}).transform_keys(&:to_sym)
     found = @client.schedule(request["name"], request["topic"], body(request, "body_base64", nil), cron: request["cron"], every: seconds(request, "every_ms"),
-                                                                                                   zone: request["zone"], **members)
+                                                                                                   zone: request["zone"], take_over: request["take_over"] || false, **members)
     { result: found.result, next_ms: milliseconds(found.next) }
   end
 

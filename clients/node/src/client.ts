@@ -146,6 +146,8 @@ export interface ScheduleSpec {
   every?: Duration | undefined;
   /** Default: UTC. */
   zone?: string | undefined;
+  /** Also changes a schedule of another owner. */
+  takeOver?: boolean | undefined;
   /** Other members of the specification in docs/schedules.md, as the API has them: { overlap: "skip", max_attempts: 3 }. */
   members?: Readonly<Record<string, unknown>> | undefined;
 }
@@ -427,7 +429,8 @@ export class Client {
 
   /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
   async schedule(name: string, spec: ScheduleSpec, options: CallOptions = {}): Promise<Scheduled> {
-    const answer = await this.transport.call({ method: "PUT", path: schedulePath(name), body: await specText(spec, this.codec), signal: options.signal });
+    const query: [string, string][] = spec.takeOver ? [["take_over", "true"]] : [];
+    const answer = await this.transport.call({ method: "PUT", path: schedulePath(name), query, body: await specText(spec, this.codec), signal: options.signal });
     return { result: String(answer["result"]) as PushResult, next: dateOf(answer["next"]) };
   }
 

@@ -534,6 +534,7 @@ final class Client
      * @param mixed $body a string is sent as text if it is UTF-8, else as bytes; anything else becomes JSON; null: no body
      * @param string|list<string>|null $cron
      * @param array<string, mixed> $members other members of docs/schedules.md, as the API has them: ['overlap' => 'skip']
+     * @param bool $takeOver also change a schedule of another owner
      * @throws TarryError
      */
     public function schedule(
@@ -545,6 +546,7 @@ final class Client
         ?string $zone = null,
         ?string $contentType = null,
         array $members = [],
+        bool $takeOver = false,
     ): Scheduled {
         if ($this->codec !== null && $body !== null) {
             [$body, $contentType] = Format::encoded($this->codec, $body, $contentType, isSteady: true);
@@ -558,7 +560,8 @@ final class Client
             $isBytes ? 'body_base64' : 'body' => is_string($body) && $isBytes ? base64_encode($body) : $body,
             'content_type' => $contentType,
         ], static fn (mixed $value): bool => $value !== null);
-        $request = new Request('PUT', self::schedulePath($name), body: Format::json($spec + $members));
+        $query = $takeOver ? [['take_over', 'true']] : [];
+        $request = new Request('PUT', self::schedulePath($name), $query, body: Format::json($spec + $members));
         $answer = $this->transport->call($request);
         $result = is_string($answer['result'] ?? null) ? $answer['result'] : '';
         return new Scheduled($result, Format::time($answer['next'] ?? null));

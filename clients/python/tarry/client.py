@@ -311,11 +311,12 @@ class Client:
         every: Duration | None = None,
         zone: str | None = None,
         content_type: str | None = None,
+        take_over: bool = False,
         **members: Any,
     ) -> Scheduled:
         """
         Creates or replaces a schedule that pushes a job each time it fires. `members`: other members of the specification in docs/schedules.md, as the API has them, such
-        as overlap="skip". The same call again changes nothing.
+        as overlap="skip". The same call again changes nothing. `take_over`: also change a schedule of another owner.
         """
         spec = {"topic": topic, "cron": list(cron) if isinstance(cron, (list, tuple)) else cron, "zone": zone, "content_type": content_type, **members}
         spec["every"] = None if every is None else milliseconds(every)
@@ -327,7 +328,7 @@ class Client:
         elif body is not None:
             spec["body"] = body
         data = json.dumps({member: value for member, value in spec.items() if value is not None}).encode()
-        answer = self.transport.call("PUT", _schedule_path(name), body=data, headers={"Content-Type": "application/json"})
+        answer = self.transport.call("PUT", _schedule_path(name), [("take_over", "true")] if take_over else [], body=data, headers={"Content-Type": "application/json"})
         return Scheduled(result=str(answer.get("result")), next=time_of(answer.get("next")))
 
     def unschedule(self, name: str) -> bool:

@@ -362,6 +362,9 @@ impl Adapter {
                 for (name, value) in request["members"].as_object().into_iter().flatten() {
                     schedule = schedule.member(name, value.clone());
                 }
+                if request["take_over"] == true {
+                    schedule = schedule.take_over();
+                }
                 let found = client.schedule(name, schedule)?;
                 Ok(json!({"result": found.result, "next_ms": milliseconds(found.next)}))
             }

@@ -309,7 +309,8 @@ impl Client {
 
     /// Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing.
     pub fn schedule(&self, name: &str, schedule: Schedule) -> Result<Scheduled, Error> {
-        let answer = self.call(Call::new("PUT", schedule_path(name)).json(schedule.encoded(self.codec())?.into_spec()))?;
+        let options = if schedule.takes_over { query("take_over", "true") } else { Query::new() };
+        let answer = self.call(Call::new("PUT", schedule_path(name)).query(options).json(schedule.encoded(self.codec())?.into_spec()))?;
         Ok(Scheduled { result: result_of(&answer).into(), next: answer.get("next").and_then(Value::as_str).and_then(time_of) })
     }
 

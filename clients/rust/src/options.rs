@@ -316,12 +316,13 @@ pub struct Schedule {
     members: Members,
     cron: Vec<String>,
     body: Option<Body>,
+    pub(crate) takes_over: bool,
 }
 
 impl Schedule {
     /// Makes a plan that pushes jobs to a topic.
     pub fn new(topic: impl Into<String>) -> Schedule {
-        Schedule { members: Members::new(), cron: Vec::new(), body: None }.member("topic", topic.into())
+        Schedule { members: Members::new(), cron: Vec::new(), body: None, takes_over: false }.member("topic", topic.into())
     }
 
     /// Sets the body of the jobs. Text and JSON are shown in the plan as they are, any other body in base64.
@@ -354,6 +355,12 @@ impl Schedule {
     /// Sets the time zone, such as `Europe/Berlin`; UTC by default.
     pub fn zone(self, zone: impl Into<String>) -> Schedule {
         self.member("zone", zone.into())
+    }
+
+    /// Also changes a schedule of another owner.
+    pub fn take_over(mut self) -> Schedule {
+        self.takes_over = true;
+        self
     }
 
     /// Sets another member of the specification in docs/schedules.md, as the API has it, such as `("overlap", "skip")`.

@@ -134,6 +134,7 @@ type call struct {
 	Cron        any               `json:"cron"`
 	EveryMS     int               `json:"every_ms"`
 	Zone        string            `json:"zone"`
+	TakeOver    bool              `json:"take_over"`
 	Members     any               `json:"members"`
 	Job         *call             `json:"job"`
 	Batch       tarry.JobName     `json:"batch"`
@@ -233,7 +234,7 @@ func shownResults(found []tarry.PushResult) []object {
 
 func (c *call) schedule() tarry.Schedule {
 	members, _ := c.Members.(map[string]any)
-	made := tarry.Schedule{Topic: c.Topic, Every: ms(c.EveryMS), Zone: c.Zone, Members: members, Body: c.push().Body}
+	made := tarry.Schedule{Topic: c.Topic, Every: ms(c.EveryMS), Zone: c.Zone, TakeOver: c.TakeOver, Members: members, Body: c.push().Body}
 	if len(c.Body) == 0 && c.Text == nil && c.JSON == nil {
 		made.Body = nil
 	}

@@ -151,13 +151,14 @@ module Tarry
     # ---- schedules ----
 
     # Creates or replaces a schedule that pushes a job each time it fires. `members`: other members of the specification in docs/schedules.md, as
-    # the API has them, such as overlap: "skip". The same call again changes nothing.
-    def schedule(name, topic, body = nil, cron: nil, every: nil, zone: nil, content_type: nil, **members)
+    # the API has them, such as overlap: "skip". The same call again changes nothing. `take_over`: also change
+    # a schedule of another owner.
+    def schedule(name, topic, body = nil, cron: nil, every: nil, zone: nil, content_type: nil, take_over: false, **members)
       spec = { topic: topic, cron: cron, zone: zone, content_type: content_type, every: every && Format.milliseconds(every), **members }
       body, spec[:content_type] = codec.encode(*Format.body_of(body, content_type), steady: true) if codec && !body.nil?
       is_binary = body.is_a?(String) && (body.encoding == Encoding::BINARY || !body.valid_encoding?)
       spec[is_binary ? :body_base64 : :body] = is_binary ? Format.base64(body) : body
-      answer = transport.call("PUT", schedule_path(name), **json(spec.compact))
+      answer = transport.call("PUT", schedule_path(name), query: take_over ? [%w[take_over true]] : [], **json(spec.compact))
       Scheduled.new(result: answer["result"], next: Format.time_of(answer["next"]))
     end
 

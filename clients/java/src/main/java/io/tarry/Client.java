@@ -500,7 +500,8 @@ public final class Client implements AutoCloseable {
 
     /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
     public Scheduled schedule(String name, Schedule schedule) {
-        Transport.Request request = request("PUT", "/v1/schedules/" + Api.quote(name)).json(schedule.spec(codec));
+        String query = schedule.takesOver() ? "?take_over=true" : "";
+        Transport.Request request = request("PUT", "/v1/schedules/" + Api.quote(name) + query).json(schedule.spec(codec));
         return Transport.await(transport.call(request, answer -> new Scheduled(answer.json())));
     }
 

@@ -14,6 +14,7 @@ import java.util.Map;
 public final class Schedule {
     private final Map<String, Object> spec = new LinkedHashMap<>();
     private Object body;
+    private boolean takesOver;
 
     /** Jobs without a body. */
     public Schedule(String topic) {
@@ -44,6 +45,16 @@ public final class Schedule {
     /** Sets the time zone, UTC by default. */
     public Schedule zone(String zone) {
         return with("zone", zone);
+    }
+
+    /** Also changes a schedule of another owner. */
+    public Schedule takeOver() {
+        takesOver = true;
+        return this;
+    }
+
+    boolean takesOver() {
+        return takesOver;
     }
 
     /** Sets another member of the specification in docs/schedules.md, as the API has it. */

@@ -95,7 +95,7 @@ public final class Conformance {
             if (has("members")) {
                 of(members.get("members")).members.forEach(out::with);
             }
-            return out;
+            return Boolean.TRUE.equals(members.get("take_over")) ? out.takeOver() : out;
         }
 
         List<Push> pushes(String name) {
