@@ -209,8 +209,8 @@ static const struct metric sql_metrics[] = {
                    .help = "Old versions of rows that the database has not cleaned away, every "
                            "10 s.",
                    .meaning = "PostgreSQL: dead rows in tarry's tables, by its statistics. MariaDB "
-                              "and MySQL: length of InnoDB's history list. Grows: runbook page "
-                              "*bloat*.",
+                              "and MySQL: length of InnoDB's history list, in transactions. Grows: "
+                              "runbook page *bloat*.",
                    ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
