@@ -1126,33 +1126,14 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
     mysql_append_single_place(out, &row->stored_at);
 }
 
-/* Appends the `once` of pushes. If another transaction remembers one at the same time, the insert fails and the
- * transaction is repeated. */
-static void append_onces(struct mysql_link *link)
-{
-    for (size_t i = 0; i < link->rows.list.count; i++) {
-        const struct mysql_row *row = link->rows.list.at[i];
-        struct buffer *out;
-        if (!row->finishes_again || !row->is_once)
-            continue;
-        out = mysql_statement(link, NULL);
-        buffer_append_format(
-            out, "DELETE FROM tarry.finished WHERE topic=%u AND id=", topic_number_of(row));
-        mysql_quote(out, mysql_row_id(row));
-        buffer_append_format(out, " AND until<=%lld", (long long)link->now_ms);
-        out = mysql_statement(link, NULL);
-        buffer_append_format(out, "INSERT INTO tarry.finished VALUES (%u,", topic_number_of(row));
-        mysql_quote(out, mysql_row_id(row));
-        buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
-    }
-}
-
-static void append_finished(struct mysql_link *link)
+/* Appends ids that are remembered: those of ended jobs, or the `once` of pushes. If another transaction remembers such
+ * a `once` at the same time, NULL fails the statement, and the transaction is repeated. */
+static void append_finished(struct mysql_link *link, bool are_onces)
 {
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
-        if (!row->finishes_again || row->is_once)
+        if (!row->finishes_again || row->is_once != are_onces)
             continue;
         if (out)
             buffer_append_byte(out, ',');
@@ -1164,7 +1145,11 @@ static void append_finished(struct mysql_link *link)
         mysql_quote(out, mysql_row_id(row));
         buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
     }
-    if (out)
+    if (out && are_onces)
+        buffer_append_format(
+            out, " ON DUPLICATE KEY UPDATE until=IF(finished.until<=%lld,VALUES(until),NULL)",
+            (long long)link->now_ms);
+    else if (out)
         buffer_append_text(out, " ON DUPLICATE KEY UPDATE until=VALUES(until)");
 }
 
@@ -1213,6 +1198,6 @@ void mysql_append_rows(struct mysql_link *link)
     }
     append_new_keys(link);
     append_inserts(link);
-    append_finished(link);
-    append_onces(link);
+    append_finished(link, false);
+    append_finished(link, true);
 }

@@ -35,7 +35,7 @@ static const struct {
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
     {1062, SQL_FAULT_PASSING}, /* another transaction inserted the key first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
-    {1048, SQL_FAULT_PASSING}, /* an extra row among those to be leased */
+    {1048, SQL_FAULT_PASSING}, /* an extra row among those to be leased, a `once` that another transaction has used */
     {1412, SQL_FAULT_PASSING}, /* a table has changed, for example by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
