@@ -8,7 +8,7 @@ enum {
     UPKEEP_MS = 1000,
     UPKEEP_MORE_MS = 50, /* if the last one left kept jobs to remove: other calls come in between */
     LOOK_SHARE = 20,     /* checks without a bound may take one part in this many of the time */
-    LOOK_MS_MAX = 5000,  /* maximum interval of such checks */
+    LOOK_MS_MAX = 600000, /* maximum interval of such checks */
     AWAIT_ALL_MS = 1000,
     AWAIT_MANY_MS = 10000,
     BY_SQL_MS = 1000, /* time after a push by SQL during which another one is expected */
@@ -320,8 +320,18 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
     }
 }
 
+/* Sets when the next check without a bound may be made. One that took long, beside many deleted rows
+ * that a snapshot keeps, holds up all calls of the server. */
+static void note_look_at_all(struct sql_housekeeping *keeping, int64_t begun_ms)
+{
+    int64_t wait_ms = LOOK_SHARE * (clock_boot_ms() - begun_ms);
+    keeping->look_all_ms = clock_boot_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
+}
+
 void sql_housekeeping_failed(struct sql_housekeeping *keeping, const struct sql_call *call)
 {
+    if (call->from_the_start)
+        note_look_at_all(keeping, call->since_ms);
     call_is_done(keeping, call, false);
 }
 
@@ -347,8 +357,6 @@ void sql_housekeeping_committed(struct sql_housekeeping *keeping, const struct l
     if (context->by_sql)
         keeping->by_sql_ms = clock_boot_ms() + BY_SQL_MS;
     context->by_sql = false;
-    if (looked_at_all) {
-        int64_t wait_ms = LOOK_SHARE * (clock_boot_ms() - begun_ms);
-        keeping->look_all_ms = clock_boot_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
-    }
+    if (looked_at_all)
+        note_look_at_all(keeping, begun_ms);
 }

@@ -76,7 +76,14 @@ class Postgres:
                        f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, {due} + i, 1000000 + i, 'far-' || i, 1, 0, 100, {due} + i, 'x'::bytea FROM generate_series(1, {jobs}) i")
         self.server.do(f"SET auto_explain.log_min_duration = -1; UPDATE tarry.job SET expire = due + {DAY_MS} WHERE id LIKE 'far-%0'")
         self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.finished SELECT topic, 'gone-' || id, {due} FROM tarry.job WHERE id LIKE 'far-%0'")
+        self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.tally_add (topic, counts) SELECT topic, array_fill({jobs}, ARRAY[1]) || array_fill(0, ARRAY[16]) FROM tarry.topic WHERE name = 'w'")
         self.server.do("ANALYZE")
+
+    def leave_deleted_rows(self, rows):
+        """Jobs of the topic w that were due and are gone."""
+        self.server.do("SET session_replication_role = replica; SET auto_explain.log_min_duration = -1; INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body) "
+                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, 1000000 + i, i, 'old-' || i, 1, 0, 100, i, 'x'::bytea FROM generate_series(1, {rows}) i")
+        self.server.do("SET auto_explain.log_min_duration = -1; DELETE FROM tarry.job WHERE id LIKE 'old-%'")
 
     def log_path(self):
         return self.server.directory / "log"
@@ -112,7 +119,14 @@ class Mariadb:
                            f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, {due} + s.seq, 1000000 + s.seq, concat('far-', s.seq), 1, 0, 100, {due} + s.seq, 1, 'x', "
                            f"IF(s.seq % 10 = 0, {due} + s.seq + {DAY_MS}, NULL) FROM tarry.seq_{first}_to_{min(jobs, first + 99_999)} s")
         self.server.do(f"INSERT INTO tarry.finished SELECT topic, concat('gone-', id), {due} FROM tarry.job WHERE id LIKE 'far-%0'")
+        self.server.do(f"INSERT INTO tarry.tally_add (topic, fresh) SELECT topic, {jobs} FROM tarry.topic WHERE name = 'w'")
         self.server.do("ANALYZE TABLE tarry.job, tarry.finished")
+
+    def leave_deleted_rows(self, rows):
+        """Jobs of the topic w that were due and are gone."""
+        self.server.do("INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body_bytes, body) "
+                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, 1000000 + s.seq, s.seq, concat('old-', s.seq), 1, 0, 100, s.seq, 1, 'x' FROM tarry.seq_1_to_{rows} s")
+        self.server.do("DELETE FROM tarry.job WHERE id LIKE 'old-%'")
 
     def log_path(self):
         return self.server.directory / "data" / "slow"
@@ -203,6 +217,25 @@ def measure(database_class, jobs):
         with database.log_path().open("rb") as log:
             log.seek(begin)
             return list(database.statements(log.read().decode(errors="replace")))
+
+
+def measure_figures(database_class, rows):
+    """The statements of two requests for the figures of a topic, with a delayed and then also 20 ready jobs, while a snapshot keeps deleted rows."""
+    database = database_class()
+    with database.server, tempfile.TemporaryDirectory() as directory, contextlib.closing(database.server.connect()) as holder, holder.cursor() as cursor:
+        server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url, "--migrate"]).start()
+        client = server.client(60)
+        client.push("w", "first", delay="1h")
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1" if database_class is not Mariadb else "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        database.leave_deleted_rows(rows)
+        begin = database.log_path().stat().st_size
+        counts = [client.topic("w")["counts"]]
+        client.push_batch([{"topic": "w", "id": f"ready-{number}"} for number in range(20)])
+        counts.append(client.topic("w")["counts"])
+        server.terminate()
+        with database.log_path().open("rb") as log:
+            log.seek(begin)
+            return counts, list(database.statements(log.read().decode(errors="replace")))
 
 
 def kind_of(statement, column):

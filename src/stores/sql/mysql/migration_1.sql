@@ -582,12 +582,51 @@ END//
 
 -- ---- calls about topics ----
 
--- Counts ready jobs of a priority: fresh, tried before, the oldest due time. A function, because a join would read all waiting jobs: parameters
--- act as constants, and due jobs are found by their key.
+-- Counts ready jobs of a topic: fresh, tried before, the oldest due time, given the counts of its waiting jobs. If these are few, the delayed ones are
+-- subtracted, since an old snapshot may keep many deleted jobs that were due before now. A function, because a join would read all waiting jobs:
+-- variables act as constants, and due jobs are found by their key.
 DROP FUNCTION IF EXISTS tarry.server_ready//
-CREATE FUNCTION tarry.server_ready(p_topic INT, p_level INT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
-RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0)) FROM tarry.job FORCE INDEX (PRIMARY)
-  WHERE topic = p_topic AND level = p_level AND due <= p_now AND state = 1)//
+CREATE FUNCTION tarry.server_ready(p_topic INT, p_fresh BIGINT, p_retry BIGINT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii
+READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_level INT;
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_fresh, v_retry, v_one_fresh, v_one_retry, v_due, v_oldest, v_ready, v_meta_bytes BIGINT DEFAULT 0;
+  DECLARE v_few TINYINT DEFAULT p_fresh + p_retry <= 1000;
+  DECLARE v_levels CURSOR FOR SELECT level FROM tarry.level WHERE topic = p_topic;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  IF p_fresh + p_retry <= 0 THEN RETURN '0 0 0'; END IF;
+  OPEN v_levels;
+  each_level: LOOP
+    FETCH v_levels INTO v_level;
+    IF v_over THEN LEAVE each_level; END IF;
+    IF v_few THEN
+      SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0) INTO v_one_fresh, v_one_retry FROM tarry.job FORCE INDEX (PRIMARY)
+        WHERE topic = p_topic AND level = v_level AND due > p_now AND state = 1;
+    ELSE
+      SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0) INTO v_one_fresh, v_one_retry, v_due
+        FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1;
+      SET v_oldest = IF(v_oldest = 0 OR v_due BETWEEN 1 AND v_oldest, v_due, v_oldest);
+    END IF;
+    SET v_fresh = v_fresh + v_one_fresh, v_retry = v_retry + v_one_retry;
+  END LOOP;
+  CLOSE v_levels;
+  IF NOT v_few THEN RETURN CONCAT_WS(' ', v_fresh, v_retry, v_oldest); END IF;
+  SET v_fresh = GREATEST(p_fresh - v_fresh, 0), v_retry = GREATEST(p_retry - v_retry, 0), v_over = 0;
+  SET v_ready = v_fresh + v_retry;
+  IF v_ready = 0 THEN RETURN '0 0 0'; END IF;
+  OPEN v_levels;
+  each_oldest: LOOP
+    FETCH v_levels INTO v_level;
+    IF v_over THEN LEAVE each_oldest; END IF;
+    -- From now back, as far as there can be ready jobs. With a BLOB, InnoDB reads no rows in advance, which it would search among deleted jobs.
+    SELECT COALESCE(MIN(x.due), 0), MAX(x.meta_bytes) INTO v_due, v_meta_bytes FROM (SELECT due, LENGTH(meta) meta_bytes FROM tarry.job FORCE INDEX (PRIMARY)
+      WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1 ORDER BY due DESC, seq DESC LIMIT v_ready) x;
+    SET v_oldest = IF(v_oldest = 0 OR v_due BETWEEN 1 AND v_oldest, v_due, v_oldest);
+  END LOOP;
+  CLOSE v_levels;
+  RETURN CONCAT_WS(' ', v_fresh, v_retry, v_oldest);
+END//
 
 -- Counts jobs of a priority that wait until a time after the first and before the second. A function for the same reason.
 DROP FUNCTION IF EXISTS tarry.server_between//
@@ -605,7 +644,8 @@ BEGIN
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
-      s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
+      s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes,
+      SUBSTRING_INDEX(s.ready, ' ', 1), SUBSTRING_INDEX(SUBSTRING_INDEX(s.ready, ' ', 2), ' ', -1), SUBSTRING_INDEX(s.ready, ' ', -1), t.history,
       t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps,
       t.lim, t.rate_count, t.rate_unit, t.burst, t.group_lim, t.group_rate_count, t.group_rate_unit, t.group_burst, t.group_max_jobs, t.group_order, t.one_shard,
       IF(t.flow & 1 > 0, tarry.server_active_groups(t.topic, v_now), 0), IF(t.flow > 0, tarry.server_held_jobs(t.topic, v_now), NULL)
@@ -613,7 +653,7 @@ BEGIN
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
         SUM(delivered) delivered, SUM(nacked) nacked, SUM(lease_ended) lease_ended, SUM(died) died, SUM(redriven) redriven,
-        SUM(kept) kept, SUM(kept_bytes) kept_bytes
+        SUM(kept) kept, SUM(kept_bytes) kept_bytes, tarry.server_ready(topic, SUM(fresh), SUM(retry), v_now) ready
       FROM (
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
           redriven, kept, kept_bytes FROM tarry.tally WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
@@ -621,11 +661,6 @@ BEGIN
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
           redriven, kept, kept_bytes FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
       GROUP BY topic) s ON s.topic = t.topic
-    LEFT JOIN (SELECT y.topic, SUM(SUBSTRING_INDEX(y.ready, ' ', 1)) fresh, SUM(SUBSTRING_INDEX(SUBSTRING_INDEX(y.ready, ' ', 2), ' ', -1)) retry,
-        MIN(NULLIF(CAST(SUBSTRING_INDEX(y.ready, ' ', -1) AS SIGNED), 0)) oldest
-      FROM (SELECT DISTINCT l.topic, l.level, tarry.server_ready(l.topic, l.level, v_now) ready FROM tarry.level l
-        WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) y
-      GROUP BY y.topic) r ON r.topic = t.topic
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
     ORDER BY t.name LIMIT p_limit;
 END//

@@ -2343,8 +2343,21 @@ BEGIN
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
         FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic
           UNION ALL SELECT tarry._none()) x(c)) s,
-      LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest
-        FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic) r
+      -- If few jobs wait, the delayed ones are subtracted: an old snapshot may keep many deleted jobs that were due before now. One level at a time,
+      -- since a join may read all jobs of the topic.
+      LATERAL (SELECT s.counts[1] + s.counts[2] BETWEEN 1 AND 1000 AS few, s.counts[1] + s.counts[2] > 1000 AS many) w,
+      LATERAL (SELECT coalesce(sum(o.fresh), 0)::bigint AS fresh, coalesce(sum(o.retry), 0)::bigint AS retry, min(o.oldest) AS oldest FROM tarry.level k,
+          LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest FROM tarry.job j
+            WHERE j.topic = k.topic AND j.level = k.level AND j.due <= now AND j.state = 1) o
+        WHERE k.topic = t.topic AND w.many) m,
+      LATERAL (SELECT greatest(s.counts[1] - sum(o.fresh), 0)::bigint AS fresh, greatest(s.counts[2] - sum(o.retry), 0)::bigint AS retry FROM tarry.level k,
+          LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry FROM tarry.job j
+            WHERE j.topic = k.topic AND j.level = k.level AND j.due > now AND j.state = 1) o
+        WHERE k.topic = t.topic AND w.few) d,
+      LATERAL (SELECT CASE WHEN w.few THEN d.fresh ELSE m.fresh END AS fresh, CASE WHEN w.few THEN d.retry ELSE m.retry END AS retry,
+        CASE WHEN w.few THEN (SELECT min(o.due) FROM tarry.level k, -- from now back, as far as there can be ready jobs
+          LATERAL (SELECT j.due FROM tarry.job j WHERE j.topic = k.topic AND j.level = k.level AND j.due <= now AND j.state = 1
+            ORDER BY j.due DESC LIMIT d.fresh + d.retry) o WHERE k.topic = t.topic AND d.fresh + d.retry > 0) ELSE m.oldest END AS oldest) r
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
     ORDER BY t.name LIMIT nullif(p_limit, 0);
 END $$;
