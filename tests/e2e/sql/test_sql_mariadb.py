@@ -379,6 +379,139 @@ def test_a_single_take_and_ack_costs_few_statements(pair, mariadb):
     assert min(costs)[0] == 4 and min(costs)[1] <= 11, costs
 
 
+@pytest.fixture
+def early(pair):
+    """Two servers, and a function that takes a job of a topic at the first one after acks there that needed no look at their jobs."""
+    first, second = (server.client(30) for server in pair)
+
+    def taken(topic, ident):
+        for number in range(17):  # as many as the server looks at after one that needed a look
+            first.push(topic, f"before-{number}")
+            first.ack(first.take(topic)[0]["lease"])
+        first.push(topic, ident)
+        [job] = first.take(topic, wait="5s")
+        assert job["id"] == ident
+        return job["lease"]
+
+    return first, second, taken
+
+
+def _until_early(mariadb, prepare):
+    """Repeats an ack and the check of its result until the ack began with the deletion of its job: a server that reads its topics again looks at the job."""
+    for number in range(20):
+        ack, check = prepare(str(number))
+        with _texts_of_servers(mariadb) as texts:
+            result = ack()
+        check(result)
+        if not isinstance(mariadb, MariadbServer) or any("DELETE FROM tarry.job WHERE" in text and "RETURNING" in text for text in texts):
+            return
+    pytest.fail("no ack was early")
+
+
+def test_an_early_ack_starts_the_successor(early, mariadb):
+    first, second, taken = early
+
+    def prepare(ident):
+        lease = taken("early-after", ident)
+        second.push("early-after", ident, body=b"next", on_conflict="after")
+
+        def check(results):
+            [job] = first.take("early-after", wait="5s")
+            assert (results, job["id"], job["body"]) == (["ok"], ident, "next")
+            first.ack(job["lease"])
+
+        return lambda: _answers(first, "ack", [lease]), check
+
+    _until_early(mariadb, prepare)
+
+
+def test_an_early_ack_counts_for_the_batch(early, mariadb):
+    first, second, taken = early
+
+    def prepare(ident):
+        second.push("early-waits", ident, waits="true")
+        first.ack(taken("early-batch", "x"))
+        second.push("early-batch", "m", batch_topic="early-waits", batch_id=ident)
+        second.good("POST", f"/v1/topics/early-waits/jobs/{ident}/close")
+        [member] = first.take("early-batch", wait="5s")
+
+        def check(results):
+            [job] = second.take("early-waits", wait="5s")
+            assert (results, job["id"]) == (["ok"], ident)
+            second.ack(job["lease"])
+
+        return lambda: _answers(first, "ack", [member["lease"]]), check
+
+    _until_early(mariadb, prepare)
+
+
+@pytest.mark.parametrize("settings", [{"keep_finished": "1h"}, {"dedup_window": "1h"}, {"history": "1d"}, {"group_limit": 5}], ids=str)
+def test_an_early_ack_heeds_settings_that_another_server_has_just_changed(early, settings):
+    first, second, taken = early
+    topic = f"early-{next(iter(settings))}"
+    lease = taken(topic, "a")
+    second.put_topic(topic, **settings)
+    assert _answers(first, "ack", [lease]) == ["ok"]
+    if "keep_finished" in settings:
+        assert second.get(topic, "a")["state"] == "finished"
+    if "dedup_window" in settings:
+        assert second.push(topic, "a")["result"] == "existed"
+    if "history" in settings:
+        assert [row["event"] for row in second.good("GET", f"/v1/topics/{topic}/jobs/a/history")["history"]] == ["acked"]
+    assert second.topic(topic)["counts"]["leased"] == 0 and second.topic(topic)["totals"]["acked"] == 18
+
+
+def test_an_early_ack_ends_a_wait_at_another_server(early, mariadb):
+    first, second, taken = early
+
+    def prepare(ident):
+        lease, found = taken("early-wait", ident), []
+        spec = json.dumps({"jobs": [{"topic": "early-wait", "id": ident}], "for": "all", "wait": "20s"}).encode()
+        waiting = threading.Thread(target=lambda: found.extend(second.good("POST", "/v1/wait", spec, {"Content-Type": "application/json"})["jobs"]))
+        waiting.start()
+        assert eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.awaited WHERE outcome IS NULL") == 1)
+
+        def check(results):
+            waiting.join()
+            assert results == ["ok"] and [(job["id"], job["state"], job["outcome"]) for job in found] == [(ident, "finished", "acked")]
+
+        return lambda: _answers(first, "ack", [lease]), check
+
+    _until_early(mariadb, prepare)
+
+
+def test_an_early_ack_with_an_old_lease_changes_nothing(early, mariadb):
+    first, second, taken = early
+
+    def prepare(ident):
+        lease = taken("early-old", ident)
+        second.nack(lease, delay="0s")
+        [job] = second.take("early-old", wait="5s")
+
+        def check(results):
+            assert results == ["lease_ended"] and second.get("early-old", ident)["state"] == "leased"
+            assert _answers(second, "ack", [job["lease"]]) == ["ok"]
+
+        return lambda: _answers(first, "ack", [lease]), check
+
+    _until_early(mariadb, prepare)
+
+
+def test_deliveries_of_a_job_at_servers_with_unused_numbers_rise(early):
+    first, second, taken = early
+    second.ack(taken("rising", "x"))
+    for number in range(3):  # both servers have numbers left
+        second.push("rising", f"y-{number}")
+        second.ack(second.take("rising", wait="5s")[0]["lease"])
+    first.push("rising", "a", backoff="fixed:1ms", max_attempts=50)
+    numbers = []
+    for server in [first, second, second, first, first, second] * 3:
+        [job] = server.take("rising", wait="5s")
+        numbers.append(job["delivery"])
+        server.nack(job["lease"], delay="0s")
+    assert numbers == sorted(set(numbers)), numbers
+
+
 def test_changed_settings_and_new_priorities_hold_from_the_next_call_at_each_server(pair):
     first, second = (server.client() for server in pair)
     for client, ident in ((first, "a"), (second, "b")):
