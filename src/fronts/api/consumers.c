@@ -63,13 +63,18 @@ static void topic_sweep(struct api_consumers *consumers, struct consumer_topic *
     free(topic);
 }
 
-static void consumers_sweep(struct api_consumers *consumers, int64_t since_ms)
+/* Removes the consumers that were not seen since, or since `busy_since_ms` if more than half of the
+ * room is used. */
+static void consumers_sweep(struct api_consumers *consumers, int64_t since_ms,
+                            int64_t busy_since_ms)
 {
     struct consumer_topic *next;
     for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
          at = next) {
         next = consumer_topic_table_next(&consumers->topics, at);
-        topic_sweep(consumers, at, since_ms);
+        bool is_busy = consumers->count > API_CONSUMERS_MAX / 2 ||
+                       at->consumers.table.count > API_CONSUMERS_OF_TOPIC_MAX / 2;
+        topic_sweep(consumers, at, is_busy ? busy_since_ms : since_ms);
     }
 }
 
@@ -77,7 +82,7 @@ void api_consumers_free(struct api_consumers *consumers)
 {
     if (!consumers)
         return;
-    consumers_sweep(consumers, INT64_MAX);
+    consumers_sweep(consumers, INT64_MAX, INT64_MAX);
     consumer_topic_table_fini(&consumers->topics);
     pthread_mutex_destroy(&consumers->lock);
     free(consumers);
@@ -125,7 +130,8 @@ void api_consumers_note(struct api_consumers *consumers, struct slice topic, str
 {
     pthread_mutex_lock(&consumers->lock);
     if (now_ms - consumers->swept_ms >= SWEEP_MS || now_ms < consumers->swept_ms) {
-        consumers_sweep(consumers, now_ms - API_CONSUMERS_FORGOTTEN_MS);
+        consumers_sweep(consumers, now_ms - API_CONSUMERS_KEPT_MS,
+                        now_ms - API_CONSUMERS_ACTIVE_MS);
         consumers->swept_ms = now_ms;
     }
     struct consumer *consumer = consumer_of(consumers, topic, name);
@@ -220,7 +226,7 @@ static void census_add_seen(struct holder_census *census, struct api_consumers *
         &consumers->topics, slice_make(census->topic, census->topic_bytes));
     for (struct consumer *at = topic ? consumer_table_first(&topic->consumers) : NULL; at;
          at = consumer_table_next(&topic->consumers, at)) {
-        if (at->seen_ms < now_ms - API_CONSUMERS_FORGOTTEN_MS)
+        if (at->seen_ms < now_ms - API_CONSUMERS_KEPT_MS)
             continue;
         struct holder *holder = census_holder(census, at->entry.key);
         if (!holder)
@@ -362,7 +368,7 @@ void api_consumers_emit(struct api_consumers *consumers, struct metric_page *pag
     pthread_mutex_lock(&consumers->lock);
     for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
          at = consumer_topic_table_next(&consumers->topics, at)) {
-        uint64_t count = topic_count(at, now_ms - API_CONSUMERS_FORGOTTEN_MS);
+        uint64_t count = topic_count(at, now_ms - API_CONSUMERS_ACTIVE_MS);
         if (!count || (shows && !shows(ctx, at->entry.key)))
             continue;
         if (shown < page->topics_max) {

@@ -3,9 +3,11 @@
  * seen by this server only. GET /v1/topics/{topic}/consumers joins this with the current leases,
  * regardless of the server that granted them.
  *
- * One per server, shared by its fronts. Thread-safe by a lock of its own. A consumer is removed
- * API_CONSUMERS_FORGOTTEN_MS after its last take, which is longer than any take waits. Above
- * API_CONSUMERS_MAX, above the limit per topic, or without memory, new consumers are not recorded.
+ * One per server, shared by its fronts. Thread-safe by a lock of its own. A consumer is listed for
+ * API_CONSUMERS_KEPT_MS after its last take, and counted as active for API_CONSUMERS_ACTIVE_MS, which
+ * is longer than any take waits. If the table or its topic has used more than half of its room, only
+ * active consumers are kept. Above API_CONSUMERS_MAX, above the limit per topic, or without memory,
+ * new consumers are not recorded.
  * Times are wall clock in milliseconds.
  */
 #ifndef TARRY_API_CONSUMERS_H
@@ -17,7 +19,8 @@
 enum {
     API_CONSUMERS_MAX = 10000,
     API_CONSUMERS_OF_TOPIC_MAX = 1000, /* so that one topic does not displace others */
-    API_CONSUMERS_FORGOTTEN_MS = 5 * 60 * 1000
+    API_CONSUMERS_ACTIVE_MS = 5 * 60 * 1000,
+    API_CONSUMERS_KEPT_MS = 24 * 60 * 60 * 1000
 };
 
 struct api_consumers;

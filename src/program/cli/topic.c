@@ -598,7 +598,7 @@ const struct cli_command cli_topic_commands[] = {
      .help = "show the consumers of a topic",
      .call = {.usage = "consumers TOPIC",
               .about = "Shows the consumers that hold jobs of the topic, and those that took jobs "
-                       "from this server,\nor tried to, in the last 5 minutes, by the names in "
+                       "from this server,\nor tried to, in the last 24 hours, by the names in "
                        "their takes.",
               .least = 1,
               .most = 1,

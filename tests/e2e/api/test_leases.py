@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from fake_clock import FakeClock, fake_time_library
 
 JOBS = 3
 
@@ -142,6 +143,28 @@ def test_the_holder_of_a_job_and_the_consumers_of_a_topic_are_shown(server):
         refused = client.call("POST", f"/v1/topics/held/take?consumer={bad}")
         assert (refused.status, refused.json()["code"]) == (400, "bad_option"), bad
     client.good("POST", "/v1/topics/held/take?consumer=" + "x" * 64)
+
+
+def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_path):
+    clock = FakeClock(tmp_path / "clock")
+    client = start_server(env=clock.env(fake_time_library(tmp_path))).client()
+    client.push("ended", "a", b"x", delay="40h")
+
+    def consumers():
+        return [one["consumer"] for one in client.good("GET", "/v1/topics/ended/consumers")["consumers"]]
+
+    client.good("POST", "/v1/topics/ended/take?consumer=closer-1")
+    clock.sleep(3600)
+    client.good("POST", "/v1/topics/ended/take?consumer=closer-2")
+    assert sorted(consumers()) == ["closer-1", "closer-2"]
+    assert 'tarry_consumers{topic="ended"} 1' in client.good("GET", "/metrics").body.decode(), "only the active one is counted"
+    clock.sleep(23.5 * 3600)
+    assert consumers() == ["closer-2"]
+    for n in range(501):  # more than half of the room of a topic
+        client.good("POST", f"/v1/topics/ended/take?consumer=pod-{n}")
+    clock.sleep(60)
+    client.good("POST", "/v1/topics/ended/take?consumer=pod-1")
+    assert "closer-2" not in consumers() and len(consumers()) == 501
 
 
 def request(client, topic, ident, **more):
