@@ -35,7 +35,7 @@ const live = el("span", { id: "live", class: "live", role: "status" });
 function pageOf({ parts, query }) {
     const [a, topic, b, id] = parts;
     if (!parts.length) return { name: "overview" };
-    if (a === "runbooks" && parts.length <= 2) return { name: "runbook", runbook: topic ?? "" };
+    if (a === "runbooks" && parts.length <= 2) return { name: "runbook", runbook: topic ?? "", query };
     if (a === "events" && parts.length === 1) return { name: "events", query };
     if (a === "server" && parts.length === 1) return { name: "server" };
     if (a === "schedules" && parts.length === 1) return { name: "schedules", query };

@@ -43,7 +43,7 @@ export function statusBox() {
 
     const links = (problem) => [
         problem.topic ? el("a", { href: href(["topics", problem.topic, ...(problem.code === "dead" ? ["jobs"] : [])], problem.code === "dead" ? { state: "dead" } : {}) }, t(problem.code === "dead" ? "dead.show" : "status.toTopic")) : null,
-        problem.runbook ? el("a", { href: href(["runbooks", problem.runbook]) }, t("status.runbook")) : null,
+        problem.runbook ? el("a", { href: href(["runbooks", problem.runbook], { topic: problem.topic ?? "" }) }, t("status.runbook")) : null,
         problem.code === "refused" ? null : silenceButton(problem)];
 
     /** A problem; its sentence follows the newest snapshot. */

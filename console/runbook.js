@@ -2,6 +2,7 @@
 import { origin } from "./api.js";
 import { el, fill } from "./dom.js";
 import { href } from "./router.js";
+import { isTopicName } from "./topic_new.js";
 import { t } from "./words.js";
 
 /** The address of a link in a runbook: another runbook is a page here, other pages are those of the project. @param {string} to */
@@ -63,11 +64,19 @@ export function markdown(text) {
     return out;
 }
 
-/** @param {{runbook: string, node: Element, signal: AbortSignal}} page */
-export async function show({ runbook, node, signal }) {
+/** Names the topic in the commands, in place of TOPIC and of the topics of the examples. @param {string} text @param {string} topic */
+function about(text, topic) {
+    if (!isTopicName(topic)) return text;
+    const word = /^[\w.+-]+$/.test(topic) ? topic : `'${topic}'`, segment = encodeURIComponent(topic).replaceAll("(", "%28").replaceAll(")", "%29");
+    const commands = (block) => block.replace(/\b(tarry (?:groups|list|purge|redrive) )[\w.-]+/g, (_, verb) => verb + word).replace(/(\/v1\/topics\/)[\w.-]+/g, (_, way) => way + segment);
+    return text.replace(/```sh\n[^]*?```/g, commands).replace(/\bTOPIC\b/g, () => word);
+}
+
+/** @param {{runbook: string, query: URLSearchParams, node: Element, signal: AbortSignal}} page */
+export async function show({ runbook, query, node, signal }) {
     const answer = await fetch(`${origin}/runbooks${runbook ? `/${encodeURIComponent(runbook)}` : ""}`, { signal, headers: { Accept: "text/plain" } });
     if (!answer.ok) throw Object.assign(new Error(t("runbook.none", { name: runbook })), { status: answer.status });
     const text = await answer.text();
-    fill(node, el("article", { class: "card runbook" }, el("div", { class: "card-body" }, runbook ? el("p", {}, el("a", { href: href(["runbooks"]) }, t("runbook.all"))) : null, markdown(text))));
+    fill(node, el("article", { class: "card runbook" }, el("div", { class: "card-body" }, runbook ? el("p", {}, el("a", { href: href(["runbooks"]) }, t("runbook.all"))) : null, markdown(about(text, query.get("topic") ?? "")))));
     return text.match(/^# (.*)/m)?.[1] ?? t("status.runbook");
 }

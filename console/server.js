@@ -65,7 +65,7 @@ function cards(status) {
         el("div", { class: "halves" },
             card("connections", t("server.connections"), Array.isArray(connections) ? table(connections, t("server.connections")) : facts(typeof connections === "object" ? connections ?? {} : { connections })),
             card("limits", t("server.limits"), met?.length ? table(met, t("server.limits")) : el("p", { class: "help" }, t("server.noLimits")), clock ? [el("h3", {}, t("server.clock")), facts(clock)] : null)),
-        card("tokens", t("server.tokens"), tokens ? [el("p", { class: "help" }, t("server.tokenCount", { n: tokens.count })), tokens.list?.length ? table(tokens.list, t("server.tokens")) : null] : el("p", { class: "help" }, t("server.noTokens"))),
+        card("tokens", t("server.tokens"), tokens ? [el("p", { class: "help" }, t("server.tokenCount", { n: tokens.count }), ". ", t("server.tokenRevoke", { command: "tarry token revoke NAME" })), tokens.list?.length ? table(tokens.list, t("server.tokens")) : null] : el("p", { class: "help" }, t("server.noTokens"))),
     ];
 }
 

@@ -30,7 +30,8 @@ const TIMES = ["late", "disk", "stuck", "held", "certificate", "clock", "checkpo
 /** Describes a problem: the server's own sentence in English, ours by its code in another language. @param {any} problem */
 export function sentenceOf(problem) {
     const { code, topic, value } = problem;
-    const kind = code === "full" && topic && problem.severity === "critical" ? "Most" : code === "held" && problem.limit > 600_000 ? "Groups" : code === "stuck" && problem.severity === "warning" ? "Paused" : code === "certificate" && problem.limit === 0 ? "Ended" : topic && (code === "late" || code === "full") ? "Topic" : "";
+    const isSent = /^the (ready jobs|target) of/.test(problem.sentence); // the topic has a target instead of workers
+    const kind = (code === "stuck" || code === "late") && isSent ? "Target" : code === "full" && topic && problem.severity === "critical" ? "Most" : code === "held" && problem.limit > 600_000 ? "Groups" : code === "stuck" && problem.severity === "warning" ? "Paused" : code === "certificate" && problem.limit === 0 ? "Ended" : topic && (code === "late" || code === "full") ? "Topic" : "";
     const key = `status.${code}${kind}`;
     if (app.language === "en" || !hasWord(key)) return problem.sentence;
     return t(key, { topic: topic ?? "", value: TIMES.includes(code) ? duration(value) : code === "memory" ? bytes(value) : value ?? "" });

@@ -115,7 +115,7 @@ static const struct monitor_problem_row rows[ROWS] = {
     [ROW_MEMORY] = {"memory", "full", MONITOR_WARNING, KIND_BYTES, 0,
                     "memory is almost used up, {value}"},
     [ROW_DISK] = {"disk", "full", MONITOR_WARNING, KIND_TIME, 4 * HOUR_MS,
-                  "the disk will be full in {value} if it continues to grow as in the last hour"},
+                  "the disk will be full in {value} if it continues to grow at its present rate"},
     [ROW_PAUSED] = {"stuck", "stuck", MONITOR_WARNING, KIND_TIME, HOUR_MS,
                     "'{topic}' has ready jobs and has been paused for {value}"},
     [ROW_HELD] = {"held", "held", MONITOR_WARNING, KIND_TIME, 10 * MINUTE_MS,

@@ -86,6 +86,36 @@ def test_the_overview_shows_problems_and_remedies(browser, client):
     browser.sees("http 410 gone")
     browser.press("Runbook", lambda: browser.find('[data-code="dead"]'))
     browser.wait(lambda: browser.all(".runbook h1") and browser.all(".runbook pre"), "the runbook as a page")
+    assert browser.driver.current_url.endswith("#/runbooks/dead?topic=bills")
+
+
+def test_the_commands_of_a_runbook_name_the_topic_of_the_problem(browser):
+    browser.open("#/runbooks/dead?topic=orders.eu", is_new=True)
+    browser.sees("tarry list orders.eu --state dead")
+    browser.sees("/v1/topics/orders.eu/dead-errors")
+    assert "bills" not in "".join(one.text for one in browser.all(".runbook pre") if "tarry redrive" in one.text)
+    browser.open("#/runbooks/stuck?topic=orders.eu")
+    browser.sees("tarry consumers orders.eu")
+    browser.open("#/runbooks/stuck?topic=$(reboot)/x")
+    browser.sees("tarry consumers '$(reboot)/x'")
+    browser.open("#/runbooks/stuck")
+    browser.sees("tarry consumers TOPIC")
+
+
+def test_a_problem_of_a_target_is_named_so_in_chinese(browser):
+    browser.open("#/", is_new=True)
+    browser.type("Language", "中文")
+
+    def sentence(code, words):
+        problem = {"code": code, "severity": "critical", "topic": "hooks", "value": 90_000, "limit": 60_000, "sentence": words}
+        return browser.driver.execute_async_script("const [problem, done] = arguments; import('/console/state.js').then((m) => done(m.sentenceOf(problem)), (e) => done(String(e)))", problem)
+
+    try:
+        assert "目标" in sentence("stuck", "the ready jobs of 'hooks' do not reach its target: the oldest was due 2 min ago")
+        assert "目标" in sentence("late", "the target of 'hooks' is too slow or fails: its oldest ready job was due 2 min ago")
+        assert "无人处理" in sentence("stuck", "no worker takes the ready jobs of 'hooks': the oldest was due 2 min ago")
+    finally:
+        browser.type("语言", "English")
 
 
 def test_a_range_of_the_curves_shows_the_day_that_the_server_keeps(tmp_path, tmp_path_factory):
