@@ -13,8 +13,7 @@ END_STREAM, END_HEADERS, PADDED, PRIORITY = 1, 4, 8, 32
 PREFACE_BYTES, TABLE_BYTES = 24, 1 << 16
 STATUS = {429: 8, 503: 14, 504: 14}
 LINES = {
-    "Push": "POST /v1/jobs", "PushMany": "POST /v1/jobs", "PushBatch": "POST /v1/batches", "Cancel": "DELETE", "Take": "POST /v1/take", "Ack": "POST /v1/ack", "Wait": "POST /v1/wait",
-    "PutSchedule": "PUT /v1/schedules", "DeleteSchedule": "DELETE /v1/schedules",
+    "Push": "POST /v1/jobs", "PushMany": "POST /v1/jobs", "PushBatch": "POST /v1/batches", "Cancel": "DELETE", "Take": "POST /v1/take", "Ack": "POST /v1/ack",
 }
 
 

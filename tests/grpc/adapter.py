@@ -241,21 +241,6 @@ class Adapter:
     def give_back(self, request):
         return self.settle("Return", request)
 
-    def wait(self, request):
-        limit, left = time.monotonic() + request["timeout_ms"] / 1000, request["timeout_ms"]
-        names = [{"topic": request["topic"], "id": id} for id in request["ids"]]
-        while True:
-            found = {one["id"]: one for one in self.program.call("Wait", left + 10000, jobs=names, any=request.get("any", False), wait=duration(left)).get("jobs", ())}
-            ended = [found.get(id, {}).get("state") in (None, "STATE_FINISHED", "STATE_DEAD") for id in request["ids"]]
-            left = max(0, round((limit - time.monotonic()) * 1000))
-            if (any if request.get("any") else all)(ended) or not left:
-                return {"jobs": [shown(found.get(id, {"id": id})) for id in request["ids"]]}
-
-    def push_and_wait(self, request):
-        push = push_of(request)
-        self.program.call("Push", **push)
-        return {"job": self.wait({"topic": push["topic"], "ids": [push["id"]], "timeout_ms": request["wait_ms"]})["jobs"][0]}
-
     def worker(self, request):
         self.workers[request["name"]] = Worker(self.program, request)
         return {}

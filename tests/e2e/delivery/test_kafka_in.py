@@ -223,6 +223,18 @@ def test_login_and_password_come_from_the_policy_file(broker, start_in, tmp_path
     assert [record.body for record in broker.receive("secret-out", 1, 60)] == [b"in"]
 
 
+def test_by_tls_records_are_read_only_from_a_broker_that_is_trusted(broker, start_in, tmp_path):
+    login = f"credential = {broker.tls_url} {kafka.USER} {broker.password}"
+    server = start_in("sealed", url=broker.tls_url, more="&to=sealed-out&group=sealed", policy=(login,))
+    eventually(lambda: 'error="tls failed"' in server.log(), 40)
+    assert metric(server.client(), "tarry_kafka_in_connected") == 0
+    write_policy(tmp_path / "policy", login, f"ca-file = {broker.certificate}")
+    server.proc.send_signal(signal.SIGHUP)
+    connected(server)
+    broker.send("sealed", delayed(b"in", 10))
+    assert [record.body for record in broker.receive("sealed-out", 1, 60)] == [b"in"]
+
+
 def test_a_broker_that_the_policy_forbids_is_not_read(broker, start_server, tmp_path):
     policy = tmp_path / "nothing"
     policy.write_text("allow-host = example.org\n")

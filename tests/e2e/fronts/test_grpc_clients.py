@@ -24,7 +24,7 @@ UNARY = [
     "push_cut_after", "push_cut_within", "push_many_after_a_cut", "too_many_requests", "gateway_timeout", "cancel_whose_answer_was_lost", "take_is_never_made_again",
     "ack_whose_answer_was_lost", "give_back", "nack_and_extend", "a_chain_is_pushed_in_one_call", "a_cancelled_batch_ends_with_its_members",
 ]
-WORK = ["worker_acks_each_once", "worker_behind_a_bad_network", "handlers_say_how_it_went", "push_and_wait_returns_the_result", "stop_under_load"]
+WORK = ["worker_acks_each_once", "worker_behind_a_bad_network", "handlers_say_how_it_went", "stop_under_load"]
 # Dubbo needs seconds to connect again.
 DUBBO = ["push_cut_after", "push_many_after_a_cut", "cancel_whose_answer_was_lost", "ack_whose_answer_was_lost", "nack_and_extend", "a_chain_is_pushed_in_one_call"]
 
