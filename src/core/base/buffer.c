@@ -75,25 +75,28 @@ char *buffer_reserve(struct buffer *buffer, size_t bytes)
     return buffer->at + buffer->len;
 }
 
-void buffer_append(struct buffer *buffer, const void *bytes, size_t len)
+/* Appends nothing, or bytes for which the buffer must grow, or that it cannot hold. */
+static __attribute__((noinline)) void append_slowly(struct buffer *buffer, const void *bytes,
+                                                    size_t len)
 {
-    if (len == 0)
-        return;
-    char *into = buffer_reserve(buffer, len);
+    char *into = len > 0 ? buffer_reserve(buffer, len) : NULL;
     if (!into)
         return;
     memcpy(into, bytes, len);
     buffer->len += len;
 }
 
-void buffer_append_slice(struct buffer *buffer, struct slice slice)
+void buffer_append(struct buffer *buffer, const void *bytes, size_t len)
 {
-    buffer_append(buffer, slice.at, slice.len);
-}
-
-void buffer_append_text(struct buffer *buffer, const char *text)
-{
-    buffer_append(buffer, text, strlen(text));
+    size_t end = buffer->len + len; /* wraps only for more bytes than any maximum */
+    bool has_room = end > buffer->len && end <= buffer->cap && end <= buffer->bytes_max;
+    if (!has_room || buffer->failed) {
+        append_slowly(buffer, bytes, len);
+        return;
+    }
+    char *into = buffer->at + buffer->len;
+    buffer->len = end;
+    memcpy(into, bytes, len);
 }
 
 void buffer_append_u64(struct buffer *buffer, uint64_t value)

@@ -11,6 +11,7 @@
 #include "base/slice.h"
 
 #include <stdint.h>
+#include <string.h>
 
 struct buffer {
     char *at;
@@ -34,12 +35,20 @@ void buffer_clear_and_trim(struct buffer *buffer, size_t bytes_kept);
 char *buffer_reserve(struct buffer *buffer, size_t bytes);
 
 void buffer_append(struct buffer *buffer, const void *bytes, size_t len);
-void buffer_append_slice(struct buffer *buffer, struct slice slice);
-void buffer_append_text(struct buffer *buffer, const char *text);
 void buffer_append_u64(struct buffer *buffer, uint64_t value); /* decimal */
 void buffer_append_i64(struct buffer *buffer, int64_t value);  /* decimal */
 void buffer_append_format(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+static inline void buffer_append_slice(struct buffer *buffer, struct slice slice)
+{
+    buffer_append(buffer, slice.at, slice.len);
+}
+
+static inline void buffer_append_text(struct buffer *buffer, const char *text)
+{
+    buffer_append(buffer, text, strlen(text));
+}
 
 static inline void buffer_append_byte(struct buffer *buffer, char byte)
 {

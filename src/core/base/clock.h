@@ -27,6 +27,7 @@
 struct clock {
     _Atomic int64_t offset_us;                   /* inner time minus boot time */
     _Atomic int64_t held_inner_ms, held_skew_ms; /* wall minus inner */
+    _Atomic int64_t usual_skew_ms; /* wall minus inner, when both were last compared; +- 1 */
     atomic_bool is_held;
 };
 #define CLOCK_OFFSET_NONE INT64_MIN

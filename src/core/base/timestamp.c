@@ -192,12 +192,12 @@ bool timestamp_parse(struct slice text, int64_t *ms)
     return true;
 }
 
-static char *put_digits(char *at, uint32_t value, int count, char after)
+static char *put_pair(char *at, uint32_t value, char after)
 {
-    for (int i = count - 1; i >= 0; i--, value /= 10)
-        at[i] = (char)('0' + value % 10);
-    at[count] = after;
-    return at + count + 1;
+    at[0] = (char)('0' + value / 10);
+    at[1] = (char)('0' + value % 10);
+    at[2] = after;
+    return at + 3;
 }
 
 void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms)
@@ -208,13 +208,15 @@ void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms)
     date_from_days((uint32_t)(ms / MS_PER_DAY), &year, &month, &day);
     uint32_t ms_of_day = (uint32_t)(ms % MS_PER_DAY);
 
-    out = put_digits(out, year, 4, '-');
-    out = put_digits(out, month, 2, '-');
-    out = put_digits(out, day, 2, 'T');
-    out = put_digits(out, ms_of_day / 3600000, 2, ':');
-    out = put_digits(out, ms_of_day / 60000 % 60, 2, ':');
-    out = put_digits(out, ms_of_day / 1000 % 60, 2, '.');
-    put_digits(out, ms_of_day % 1000, 3, 'Z');
+    (void)put_pair(out, year / 100, 0);
+    out = put_pair(out + 2, year % 100, '-');
+    out = put_pair(out, month, '-');
+    out = put_pair(out, day, 'T');
+    out = put_pair(out, ms_of_day / 3600000, ':');
+    out = put_pair(out, ms_of_day / 60000 % 60, ':');
+    out = put_pair(out, ms_of_day / 1000 % 60, '.');
+    *out++ = (char)('0' + ms_of_day % 1000 / 100);
+    (void)put_pair(out, ms_of_day % 100, 'Z');
 }
 
 void timestamp_emit(struct buffer *out, int64_t ms)

@@ -71,6 +71,8 @@ static bool equals_folded(struct slice text, const char *word)
 bool job_type_is_json(struct slice type)
 {
     static const size_t suffix = sizeof "+json" - 1;
+    if (!type.len)
+        return false;
     type = job_type_plain(type);
     if (equals_folded(type, "application/json"))
         return true;

@@ -31,10 +31,11 @@ struct reactor {
     uint32_t index;
     bool in_hooks, needs_iteration;
     pthread_t thread;
-    int64_t now_us;             /* of this iteration; 0: not read yet */
-    int64_t polled_us;          /* an upper bound of when the poll returned */
-    int64_t ended_us;           /* end of the previous iteration */
-    int64_t ended_processor_us; /* processor time of the thread at that end */
+    int64_t now_us;            /* of this iteration; 0: not read yet */
+    int64_t polled_us;         /* an upper bound of when the poll returned */
+    int64_t ended_us;          /* end of the previous iteration */
+    int64_t read_processor_us; /* processor time of the thread when it was last read */
+    uint64_t unread_us;        /* duration of the iterations since then */
     _Atomic uint64_t iterations, letters;
     struct peak longest_us, longest_processor_us;
     struct shared_histogram iteration_us, processor_us, late_us;
@@ -117,6 +118,20 @@ static void on_polled(uv_check_t *polled)
     reactor->polled_us = ((int64_t)uv_now(&reactor->loop) + 1) * 1000;
 }
 
+/* Returns the processor time of an iteration that took `took_us`. Reading that clock is a system
+ * call, so it is read once for many short iterations, which count with their duration. */
+static uint64_t processor_time_of(struct reactor *reactor, uint64_t took_us)
+{
+    reactor->unread_us += took_us;
+    if (reactor->unread_us < REACTOR_SHARE_US)
+        return took_us;
+    int64_t processor_us = clock_thread_us();
+    uint64_t used_us = (uint64_t)(processor_us - reactor->read_processor_us);
+    reactor->read_processor_us = processor_us;
+    reactor->unread_us = 0;
+    return used_us < took_us ? used_us : took_us;
+}
+
 /* Records the iteration. The loop polls next. */
 static void iteration_note(struct reactor *reactor)
 {
@@ -133,9 +148,7 @@ static void iteration_note(struct reactor *reactor)
     counter_add(&reactor->iterations, 1);
     shared_histogram_add(&reactor->iteration_us, took_us);
     peak_note(&reactor->longest_us, took_us, ended_us);
-    int64_t processor_us = clock_thread_us();
-    uint64_t used_us = (uint64_t)(processor_us - reactor->ended_processor_us);
-    reactor->ended_processor_us = processor_us;
+    uint64_t used_us = processor_time_of(reactor, took_us);
     shared_histogram_add(&reactor->processor_us, used_us);
     peak_note(&reactor->longest_processor_us, used_us, ended_us);
 }
@@ -300,7 +313,7 @@ struct reactor *reactor_new(uint32_t index)
     (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
     reactor->ended_us = clock_awake_us();
-    reactor->ended_processor_us = clock_thread_us();
+    reactor->read_processor_us = clock_thread_us();
     return reactor;
 }
 
@@ -339,7 +352,7 @@ void reactor_run(struct reactor *reactor)
         uv_stop(&reactor->loop);
     reactor->now_us = 0;
     reactor->ended_us = clock_awake_us(); /* earlier time does not belong to an iteration */
-    reactor->ended_processor_us = clock_thread_us();
+    reactor->read_processor_us = clock_thread_us();
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
     run_hooks(reactor); /* for what the last iteration left behind */
 }

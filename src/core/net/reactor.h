@@ -118,7 +118,7 @@ struct reactor_figures {
     uint64_t longest_us, longest_of_minute_us;
     uint64_t longest_processor_us; /* of the last minute */
     struct histogram iteration_us;
-    struct histogram processor_us; /* processor time of iterations, with that of their polls */
+    struct histogram processor_us; /* processor time of iterations; short ones: their duration */
     struct histogram late_us; /* deadlines: from their time, or from being set later, to `fire` */
 };
 /* Adds the statistics to *sum, over several reactors: zero it before the first. Any thread. */

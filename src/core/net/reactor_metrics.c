@@ -66,7 +66,8 @@ const struct metric reactor_metrics[] = {
          .labels = {"reactor"},
          .help = "Processor time of an iteration of an event loop.",
          .meaning = "The work of an iteration, without the time in which the thread was ready and "
-                    "did not run. Few iterations take more than 0.001, whatever clients send."},
+                    "did not run. Iterations that take less than 0.0005 together count with their "
+                    "duration. Few iterations take more than 0.001, whatever clients send."},
     [PROCESSOR_LONGEST] =
         {.name = "tarry_loop_iteration_processor_longest_seconds",
          .type = PROMETHEUS_GAUGE,

@@ -201,13 +201,32 @@ static void note_header(struct http_request *request, struct slice name)
         request->has_trace = true;
 }
 
+/* Compares a name with a known one of the same length. A name has token characters only; this bit
+ * turns only letters into letters, and only a hyphen into a hyphen. */
+static bool name_is(const char *name, const char *lower, size_t len)
+{
+    uint64_t one, other;
+    size_t i = 0;
+    for (; i + sizeof one <= len; i += sizeof one) {
+        memcpy(&one, name + i, sizeof one);
+        memcpy(&other, lower + i, sizeof other);
+        if ((one | UINT64_C(0x2020202020202020)) != other)
+            return false;
+    }
+    for (; i < len; i++)
+        if ((name[i] | 0x20) != lower[i])
+            return false;
+    return true;
+}
+
 static bool read_header(struct head_reading *reading, struct http_header *header)
 {
     header->value = trimmed(header->value);
     if ((*header->name.at | 0x20) == 't')
         note_header(reading->request, header->name);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (known[i].name_len == header->name.len && http_is(header->name, known[i].name))
+        if (known[i].name_len == header->name.len &&
+            name_is(header->name.at, known[i].name, known[i].name_len))
             return known[i].read(reading, header->value);
     return true;
 }
@@ -565,20 +584,40 @@ static bool check_version(struct slice line, struct http_fault *fault)
                           http_quotable(version, 20));
 }
 
+/* Returns the length of a prefix of whole words in which all bytes are from 0x20 to 0x7e. */
+static size_t printable_words(struct slice text)
+{
+    uint64_t word;
+    size_t i = 0;
+    for (; i + sizeof word <= text.len; i += sizeof word) {
+        memcpy(&word, text.at + i, sizeof word);
+        /* Below 0x20 the subtraction sets the top bit of a byte, above 0x7e the addition does. */
+        if (((word - UINT64_C(0x2020202020202020)) | (word + UINT64_C(0x0101010101010101)) | word) &
+            UINT64_C(0x8080808080808080))
+            break;
+    }
+    return i;
+}
+
+/* Returns whether the text has exactly two blanks. */
+static bool has_two_blanks(struct slice text)
+{
+    const char *first = memchr(text.at, ' ', text.len), *end = text.at + text.len;
+    const char *second = first ? memchr(first + 1, ' ', (size_t)(end - first - 1)) : NULL;
+    return second && !memchr(second + 1, ' ', (size_t)(end - second - 1));
+}
+
 /* Checks a request line: METHOD SP target SP version, printable ASCII. */
 static bool check_request_line(struct slice line, struct http_fault *fault)
 {
-    size_t blanks = 0, method_bytes = 0;
-    while (method_bytes < line.len && is_token(line.at[method_bytes]))
-        method_bytes++;
-    for (size_t i = method_bytes; i < line.len; i++) {
-        if (line.at[i] == ' ')
-            blanks++;
-        else if (line.at[i] < 0x21 || line.at[i] > 0x7e)
+    size_t method_bytes = 0;
+    for (size_t i = printable_words(line); i < line.len; i++)
+        if (line.at[i] < 0x20 || line.at[i] > 0x7e)
             return refuse_framing(fault,
                                   "the request line contains a byte that is not printable ASCII");
-    }
-    if (blanks != 2)
+    while (method_bytes < line.len && is_token(line.at[method_bytes]))
+        method_bytes++;
+    if (!has_two_blanks(line))
         return refuse_framing(fault, "the request line must be METHOD TARGET VERSION");
     if (method_bytes == 0 || line.at[method_bytes] != ' ')
         return refuse_framing(fault, "the method is not a word of letters");
@@ -591,7 +630,7 @@ static const bool value_bytes[256] = {
 
 static inline bool check_value(struct slice value)
 {
-    for (size_t i = 0; i < value.len; i++)
+    for (size_t i = printable_words(value); i < value.len; i++)
         if (!value_bytes[(unsigned char)value.at[i]])
             return false;
     return true;

@@ -63,7 +63,15 @@ bool fs_leads(const struct fs *fs, const char *path, int fd)
 
 struct fs_stamp fs_stamp(const struct fs *fs, int fd)
 {
-    return fs->ops->stamp ? fs->ops->stamp(fs->ctx, fd) : (struct fs_stamp){.bytes = -1};
+    return fs->ops->stamp && fs->ops->has_steady_times(fs->ctx, fd)
+               ? fs->ops->stamp(fs->ctx, fd)
+               : (struct fs_stamp){.bytes = -1};
+}
+
+void fs_stamp_renew(const struct fs *fs, int fd, struct fs_stamp *stamp)
+{
+    if (stamp->bytes >= 0)
+        *stamp = fs->ops->stamp(fs->ctx, fd);
 }
 
 bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp)

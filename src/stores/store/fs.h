@@ -59,9 +59,10 @@ struct fs_ops {
     /* Returns whether the path, resolved from its start, leads to the file open as `fd`, or with fd
      * -1 to the held directory of that path. NULL: it always does. */
     bool (*leads)(void *ctx, const char *path, int fd);
-    /* stamp returns the file's stamp after an own write, or an unknown one if the file system's
-     * times are unreliable. has_stamp returns whether the file still has it. NULL, both: no other
-     * program has access. */
+    /* has_steady_times returns whether the times of the file system are reliable. stamp returns the
+     * file's stamp after an own write. has_stamp returns whether the file still has it. NULL, all:
+     * no other program has access. */
+    bool (*has_steady_times)(void *ctx, int fd);
     struct fs_stamp (*stamp)(void *ctx, int fd);
     bool (*has_stamp)(void *ctx, int fd, const struct fs_stamp *stamp);
     /* Returns the space on the file system of the file. NULL: unknown. */
@@ -75,8 +76,10 @@ extern const struct fs fs_posix;
 
 /* Calls fs->ops->leads if there is one. */
 bool fs_leads(const struct fs *fs, const char *path, int fd);
-/* Calls fs->ops->stamp or has_stamp if it exists. */
+/* Returns the file's stamp, or an unknown one if the times of the file system are unreliable. */
 struct fs_stamp fs_stamp(const struct fs *fs, int fd);
+/* Renews a stamp of fs_stamp after an own write. An unknown one stays unknown. */
+void fs_stamp_renew(const struct fs *fs, int fd, struct fs_stamp *stamp);
 bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
 
 /*

@@ -241,10 +241,11 @@ static int64_t posix_disk_bytes(void *ctx, int fd)
 
 /* Returns whether modification times are stable, which is true only for local file systems: over a
  * network a file's time may change between two queries. */
-static bool has_steady_times(int fd)
+static bool posix_has_steady_times(void *ctx, int fd)
 {
     struct statfs about;
 
+    (void)ctx;
     if (fstatfs(fd, &about) < 0)
         return false;
     switch ((unsigned long)about.f_type) {
@@ -269,7 +270,7 @@ static struct fs_stamp posix_stamp(void *ctx, int fd)
     struct stat about;
 
     (void)ctx;
-    if (!has_steady_times(fd) || fstat(fd, &about) < 0)
+    if (fstat(fd, &about) < 0)
         return (struct fs_stamp){.bytes = -1};
     return (struct fs_stamp){.bytes = about.st_size, .modified_ns = modified_ns(&about)};
 }
@@ -313,6 +314,7 @@ static const struct fs_ops posix_ops = {
     .disk_bytes = posix_disk_bytes,
     .list = posix_list,
     .leads = posix_leads,
+    .has_steady_times = posix_has_steady_times,
     .stamp = posix_stamp,
     .has_stamp = posix_has_stamp,
     .room = posix_room,

@@ -368,7 +368,7 @@ static int write_batch(struct wal *wal, const struct wal_batch *batch)
     result = fs_pwrite_whole(fs, file->fd, batch->at, batch->len, batch->offset);
     if (result < 0)
         return result;
-    file->stamp = fs_stamp(fs, file->fd);
+    fs_stamp_renew(fs, file->fd, &file->stamp);
     return file->stamp.bytes < 0 || file->stamp.bytes == file->bytes ? 0 : -ESTALE;
 }
 

@@ -170,6 +170,42 @@ CLAIM(framing_is_strict)
     }
 }
 
+/* Long enough for several words of eight bytes, and a rest. */
+CLAIM(a_control_byte_is_refused_at_every_place)
+{
+    static const char request[] =
+        "GET /v1/topics/a-topic HTTP/1.1\r\nHost: a.server.of.tests\r\n\r\n";
+    static const unsigned char bad[] = {0, 1, '\n', 0x1f, 0x7f};
+    char bytes[sizeof request];
+    for (size_t i = 0; i < sizeof request - 5; i++)
+        for (size_t j = 0; j < sizeof bad; j++) {
+            memcpy(bytes, request, sizeof request);
+            if (bytes[i] == '\r' || bytes[i] == '\n')
+                continue;
+            bytes[i] = (char)bad[j];
+            expect_next("a control byte", slice_make(bytes, sizeof request - 1), false);
+        }
+    /* Bytes above ASCII are allowed in a value only. */
+    memcpy(bytes, request, sizeof request);
+    bytes[9] = (char)0x80;
+    expect_next("a byte above ASCII in a target", slice_make(bytes, sizeof request - 1), false);
+    memcpy(bytes, request, sizeof request);
+    bytes[sizeof request - 8] = (char)0xff;
+    expect_next("a byte above ASCII in a value", slice_make(bytes, sizeof request - 1), true);
+}
+
+CLAIM(names_are_read_in_any_case)
+{
+    static const char *const good[] = {
+        "POST /v1/topics/a/jobs HTTP/1.1\r\nhOST: a\r\nCONTENT-lengtH: 3\r\n\r\nabc",
+        "POST /v1/topics/a/jobs HTTP/1.1\r\nHost: a\r\nTRANSFER-ENCODING: "
+        "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        expect_next(good[i], slice_of(good[i]), true);
+    /* These differ from a known name in the bit of the case, and are other names. */
+    expect_next("no host", slice_of("GET / HTTP/1.1\r\nHos_: a\r\n\r\n"), false);
+}
+
 CLAIM(a_NUL_is_refused)
 {
     static const char bytes[] = GET "X: a\0b\r\n\r\n";

@@ -253,6 +253,29 @@ CLAIM_BETWEEN(a_copy_written_over_it_ends_it_before_it_writes_again, make_home, 
     wal_close(open_log());
 }
 
+static int kinds_asked;
+
+static bool count_has_steady_times(void *ctx, int fd)
+{
+    kinds_asked++;
+    return fs_posix.ops->has_steady_times(ctx, fd);
+}
+
+CLAIM_BETWEEN(a_commit_does_not_ask_for_the_kind_of_file_system, make_home, remove_home)
+{
+    struct fs_ops ops = *fs.ops;
+
+    ops.has_steady_times = count_has_steady_times;
+    fs.ops = &ops;
+    struct wal *wal = open_log();
+    assert_true(kinds_asked > 0);
+    kinds_asked = 0;
+    commit_one(wal);
+    commit_one(wal);
+    assert_int_equal(kinds_asked, 0);
+    wal_close(wal);
+}
+
 /* ---- the manifest in it ---- */
 
 CLAIM_BETWEEN(a_manifest_that_was_exchanged_is_not_written_over, make_home, remove_home)
