@@ -546,6 +546,27 @@ def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, ma
     assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in output) < 1000  # only the ids are a list
 
 
+def test_once_of_many_pushes_is_remembered_by_one_statement_and_holds_at_two_servers(pair, mariadb):
+    def items(owner, **options):
+        return [{"topic": "once-many", "id": f"{owner}-{number}", "once": f"o-{number}", "body": "x", **options} for number in range(100)]
+
+    clients = [server.client(30) for server in pair]
+    with _texts_of_servers(mariadb) as texts:
+        assert {result["result"] for result in clients[0].push_batch(items("before", once_for="1ms"))} == {"created"}
+    assert len(re.findall("INSERT INTO tarry.finished", ";".join(texts))) < 10  # more than one if the transaction was repeated
+    results = {}
+
+    def push(index):
+        results[index] = [result["result"] for result in clients[index].push_batch(items(index))]
+
+    threads = [threading.Thread(target=push, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [sorted(pair) for pair in zip(results[0], results[1])] == [["created", "existed"]] * 100
+
+
 # ---- in the user's own transaction ----
 
 def test_a_plain_insert_pushes(pair, mariadb):
