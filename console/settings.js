@@ -33,7 +33,7 @@ async function lastChange(topic, node, signal) {
     if (lacks("read")) return; // the log is for those who may read all topics
     const lines = await linesOf(topic, null, signal).catch(() => []);
     const last = lines.find(({ fields }) => fields?.action === "topic settings changed" && fields.outcome === "ok");
-    fill(node, last ? [t("settings.last"), " ", timeOf(last.at, { isRelative: true }), " ", t("settings.lastBy"), " ", bdi(last.fields.caller ?? "?"), last.fields.peer ? [" (", bdi(last.fields.peer), ")"] : null] : t("settings.lastUnknown"));
+    fill(node, last ? [t("settings.last"), " ", timeOf(last.at, { isRelative: true }), " ", t("settings.lastBy"), " ", bdi(last.fields.caller ?? "?"), last.fields.peer ? [" (", bdi(last.fields.peer), ")"] : null, last.fields.detail ? [": ", bdi(last.fields.detail)] : null] : t("settings.lastUnknown"));
 }
 
 /** @param {{topic: string, node: Element, signal: AbortSignal}} page */

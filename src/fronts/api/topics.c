@@ -3,6 +3,7 @@
 #include "api/groups.h"
 #include "api/json_shape.h"
 #include "api/routes.h"
+#include "audit/change.h"
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
@@ -553,6 +554,63 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
     queue_topic(queue, &put, http_exchange_reply_to(exchange, answer_topic));
 }
 
+/* Returns the member of an object by its raw name. */
+static struct json_value member_of(struct json_value object, struct slice raw)
+{
+    struct json_cursor cursor = {0};
+    struct slice key;
+    struct json_value value;
+    while (json_next_member(object, &cursor, &key, &value))
+        if (slice_equals(key, raw))
+            return value;
+    return (struct json_value){0};
+}
+
+/* Appends the members of `object` that differ in `other`, as `name: before -> after`. If
+ * `is_before`, `object` has the values before, and only members that `other` lacks are appended. */
+static void append_differences(struct buffer *out, struct json_value object,
+                               struct json_value other, bool is_before)
+{
+    struct json_cursor cursor = {0};
+    struct slice key;
+    struct json_value value;
+    while (json_next_member(object, &cursor, &key, &value)) {
+        struct slice before = is_before ? value.raw : member_of(other, key).raw;
+        struct slice after = is_before ? member_of(other, key).raw : value.raw;
+        if (slice_equals(before, after) || (is_before && after.len))
+            continue;
+        if (out->len)
+            buffer_append_text(out, "; ");
+        buffer_append_slice(out, slice_make(key.at + 1, key.len - 2));
+        buffer_append_text(out, ": ");
+        buffer_append_slice(out, before.len ? before : slice_of("unset"));
+        buffer_append_text(out, " -> ");
+        buffer_append_slice(out, after.len ? after : slice_of("unset"));
+    }
+}
+
+/* Adds to the audit which settings change. */
+static void note_differences(struct http_exchange *exchange, const struct topic_settings *held,
+                             const struct topic_settings *settings)
+{
+    struct buffer before, after, out;
+    struct json_value old = {0}, now = {0};
+    buffer_init(&before, API_PATCH_BYTES_MAX);
+    buffer_init(&after, API_PATCH_BYTES_MAX);
+    buffer_init(&out, 2 * API_PATCH_BYTES_MAX);
+    api_settings_write(&before, held);
+    api_settings_write(&after, settings);
+    if (json_check(buffer_slice(&before), &old, NULL) &&
+        json_check(buffer_slice(&after), &now, NULL)) {
+        append_differences(&out, now, old, false);
+        append_differences(&out, old, now, true);
+        audit_change_detail(exchange->change, buffer_slice(&out));
+    }
+    buffer_fini(&before);
+    buffer_fini(&after);
+    buffer_fini(&out);
+}
+
 /* Reads the current settings of the topic first. The content of the request is kept in the note. */
 static void look_up(struct http_call *call, struct noted_settings noted, struct slice text,
                     queue_done *looked_up)
@@ -692,10 +750,12 @@ static void on_put_looked_up(void *owner, uint64_t tag, const struct queue_reply
         held = reply->topics[0].settings;
     buffer_init(&kept, API_EXTENSION_TEXT_MAX);
     if (keep_fifo(&held, &noted, extension, &kept, &fault) &&
-        check_topic_extension(exchange, topic, &noted.settings, held.extension, &fault))
+        check_topic_extension(exchange, topic, &noted.settings, held.extension, &fault)) {
+        note_differences(exchange, &held, &noted.settings);
         send_put(exchange, topic, &noted.settings);
-    else
+    } else {
         http_answer_fault(exchange, &fault);
+    }
     buffer_fini(&kept);
 }
 
@@ -764,10 +824,12 @@ static void send_patch(struct http_exchange *exchange, const struct topic_settin
     bool done = merge_settings(held, text, &merged, &extension, &settings, &fault);
     settings.extension = buffer_slice(&extension);
     if (done && check_fifo(held, &settings, &fault) &&
-        check_topic_extension(exchange, topic, &settings, held->extension, &fault))
+        check_topic_extension(exchange, topic, &settings, held->extension, &fault)) {
+        note_differences(exchange, held, &settings);
         send_put(exchange, topic, &settings);
-    else
+    } else {
         http_answer_fault(exchange, &fault);
+    }
     buffer_fini(&merged);
     buffer_fini(&extension);
 }

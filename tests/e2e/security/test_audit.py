@@ -107,6 +107,15 @@ def test_a_sweep_is_audited_with_its_count_after_a_disconnect(audited):
     assert (event["action"], event["jobs"], event["outcome"]) == ("topic redriven", 3, "ok")
 
 
+def test_a_patch_of_settings_is_audited_with_the_values_before_and_after(audited):
+    client = audited.client()
+    client.call("PUT", "/v1/topics/orders?max_attempts=3&ttl=1h")
+    client.call("PATCH", "/v1/topics/orders", b'{"max_attempts":5,"ttl":null,"dedup_window":"10m"}', {"Content-Type": "application/merge-patch+json"})
+    client.call("PATCH", "/v1/topics/orders", b'{"max_attempts":5}', {"Content-Type": "application/merge-patch+json"})
+    details = [event.get("detail") for event in eventually(lambda: len(audited.audit()) == 3 and audited.audit())]
+    assert details[0] is None and not details[2] and sorted(details[1].split("; ")) == ['dedup_window: unset -> "10m"', "max_attempts: 3 -> 5", 'ttl: "1h" -> unset']
+
+
 def test_the_file_is_its_owners_and_is_opened_again_on_sighup(audited):
     assert audited.audit_path.stat().st_mode & 0o777 == 0o600
     client = audited.client()
