@@ -105,7 +105,7 @@ class ClientTest < Minitest::Test
 
   def test_a_worker_takes_ahead_what_it_begins_within_a_moment
     worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", concurrency: 10, logger: nil) { nil }
-    ahead = [[1000, 1], [3, 1], [500, 0]].map do |begun, seconds|
+    ahead = [[100_000, 100], [300, 100], [500, -10]].map do |begun, seconds|
       worker.instance_variable_set(:@begun, begun)
       worker.instance_variable_set(:@planned_at, Process.clock_gettime(Process::CLOCK_MONOTONIC) - seconds)
       worker.send(:plan_ahead)
@@ -123,5 +123,13 @@ class ClientTest < Minitest::Test
     assert_equal [soon], worker.send(:give_back_late, waiting.dup)
     assert_equal [soon], waiting
     assert_equal ["return", nil], [late.verb, soon.verb]
+  end
+
+  def test_a_job_whose_lease_is_lost_before_it_is_begun_does_not_run
+    worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", lease: 60, logger: nil) { nil }
+    worker.send(:begin_jobs, Array.new(2) { Tarry::Job.allocate })
+    lost, held = worker.instance_variable_get(:@waiting).dup
+    worker.send(:finish, [[lost, :lost]])
+    assert_same held, worker.send(:next_job)
   end
 end

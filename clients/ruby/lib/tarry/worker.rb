@@ -267,7 +267,10 @@ module Tarry
 
     def next_job
       @lock.synchronize do
-        wait_until(@begins) { !@waiting.empty? || @over }
+        wait_until(@begins) do
+          @waiting.reject!(&:answered) # their leases are lost
+          (!@waiting.empty? && !@stopping) || @over
+        end
         one = @waiting.shift or return
         one.begun = true
         @begun += 1
