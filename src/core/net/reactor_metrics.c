@@ -65,9 +65,11 @@ const struct metric reactor_metrics[] = {
          .type = PROMETHEUS_HISTOGRAM,
          .labels = {"reactor"},
          .help = "Processor time of an iteration of an event loop.",
-         .meaning = "The work of an iteration, without the time in which the thread was ready and "
-                    "did not run. Iterations that take less than 0.0005 together count with their "
-                    "duration. Few iterations take more than 0.001, whatever clients send."},
+         .meaning =
+             "The work of an iteration, without the time in which the thread was ready and "
+             "did not run. It is read once per 0.0005 of iterations; those between two readings "
+             "count with their duration. Few iterations take more than 0.001, whatever clients "
+             "send."},
     [PROCESSOR_LONGEST] =
         {.name = "tarry_loop_iteration_processor_longest_seconds",
          .type = PROMETHEUS_GAUGE,

@@ -6,6 +6,7 @@
 #include "audit/change.h"
 #include "base/duration.h"
 #include "base/json_write.h"
+#include "base/url.h"
 #include "http/exchange.h"
 #include "http/format.h"
 #include "job/json.h"
@@ -560,32 +561,81 @@ static struct json_value member_of(struct json_value object, struct slice raw)
     struct json_cursor cursor = {0};
     struct slice key;
     struct json_value value;
-    while (json_next_member(object, &cursor, &key, &value))
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
         if (slice_equals(key, raw))
             return value;
     return (struct json_value){0};
 }
 
-/* Appends the members of `object` that differ in `other`, as `name: before -> after`. If
- * `is_before`, `object` has the values before, and only members that `other` lacks are appended. */
-static void append_differences(struct buffer *out, struct json_value object,
+/* Returns scheme and hosts of a URL, without what may be secret, or an empty slice. */
+static struct slice origin_of(struct json_value value)
+{
+    struct url url;
+    if (value.kind != JSON_STRING ||
+        url_parse(slice_make(value.raw.at + 1, value.raw.len - 2), &url) != URL_OK)
+        return (struct slice){0};
+    const char *end = url.authority.at + url.authority.len;
+    return url.has_user ? url.authority : slice_make(url.scheme.at, (size_t)(end - url.scheme.at));
+}
+
+static void append_value(struct buffer *out, struct slice value)
+{
+    enum { VALUE_BYTES_MAX = 60 };
+    if (value.len > VALUE_BYTES_MAX) {
+        buffer_append(out, value.at, VALUE_BYTES_MAX);
+        buffer_append_text(out, "...");
+    } else {
+        buffer_append_slice(out, value.len ? value : slice_of("unset"));
+    }
+}
+
+static void append_difference(struct buffer *out, struct slice group, struct slice name,
+                              struct json_value before, struct json_value after)
+{
+    struct slice from = before.raw, to = after.raw;
+    if (out->len)
+        buffer_append_text(out, "; ");
+    if (group.len) {
+        buffer_append_slice(out, group);
+        buffer_append_byte(out, '.');
+        from = slice_is(name, "to") ? origin_of(before) : (struct slice){0};
+        to = slice_is(name, "to") ? origin_of(after) : (struct slice){0};
+    }
+    buffer_append_slice(out, name);
+    buffer_append_text(out, ": ");
+    if (slice_equals(from, to)) {
+        buffer_append_text(out, "changed");
+        return;
+    }
+    append_value(out, from);
+    buffer_append_text(out, " -> ");
+    append_value(out, to);
+}
+
+/*
+ * Appends the members of `object` that differ in `other`, as `name: before -> after`. If
+ * `is_before`, `object` has the values before, and only members that `other` lacks are appended.
+ * Of the members of an object, called `group`, only the names are appended, and of a URL its
+ * scheme and hosts: paths and headers of targets may be secret.
+ */
+static void append_differences(struct buffer *out, struct slice group, struct json_value object,
                                struct json_value other, bool is_before)
 {
     struct json_cursor cursor = {0};
     struct slice key;
     struct json_value value;
-    while (json_next_member(object, &cursor, &key, &value)) {
-        struct slice before = is_before ? value.raw : member_of(other, key).raw;
-        struct slice after = is_before ? member_of(other, key).raw : value.raw;
-        if (slice_equals(before, after) || (is_before && after.len))
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value)) {
+        struct json_value held = member_of(other, key);
+        struct json_value before = is_before ? value : held, after = is_before ? held : value;
+        struct slice name = slice_make(key.at + 1, key.len - 2);
+        if (slice_equals(before.raw, after.raw) || (is_before && after.kind))
             continue;
-        if (out->len)
-            buffer_append_text(out, "; ");
-        buffer_append_slice(out, slice_make(key.at + 1, key.len - 2));
-        buffer_append_text(out, ": ");
-        buffer_append_slice(out, before.len ? before : slice_of("unset"));
-        buffer_append_text(out, " -> ");
-        buffer_append_slice(out, after.len ? after : slice_of("unset"));
+        if (!group.len && (before.kind == JSON_OBJECT || after.kind == JSON_OBJECT)) {
+            append_differences(out, name, after, before, false);
+            append_differences(out, name, before, after, true);
+        } else {
+            append_difference(out, group, name, before, after);
+        }
     }
 }
 
@@ -602,8 +652,8 @@ static void note_differences(struct http_exchange *exchange, const struct topic_
     api_settings_write(&after, settings);
     if (json_check(buffer_slice(&before), &old, NULL) &&
         json_check(buffer_slice(&after), &now, NULL)) {
-        append_differences(&out, now, old, false);
-        append_differences(&out, old, now, true);
+        append_differences(&out, (struct slice){0}, now, old, false);
+        append_differences(&out, (struct slice){0}, old, now, true);
         audit_change_detail(exchange->change, buffer_slice(&out));
     }
     buffer_fini(&before);

@@ -154,14 +154,17 @@ def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_p
         return [one["consumer"] for one in client.good("GET", "/v1/topics/ended/consumers")["consumers"]]
 
     client.good("POST", "/v1/topics/ended/take?consumer=closer-1")
+    client.close()  # the server closes idle connections
     clock.sleep(3600)
     client.good("POST", "/v1/topics/ended/take?consumer=closer-2")
     assert sorted(consumers()) == ["closer-1", "closer-2"]
     assert 'tarry_consumers{topic="ended"} 1' in client.good("GET", "/metrics").body.decode(), "only the active one is counted"
+    client.close()
     clock.sleep(23.5 * 3600)
     assert consumers() == ["closer-2"]
     for n in range(501):  # more than half of the room of a topic
         client.good("POST", f"/v1/topics/ended/take?consumer=pod-{n}")
+    client.close()
     clock.sleep(60)
     client.good("POST", "/v1/topics/ended/take?consumer=pod-1")
     assert "closer-2" not in consumers() and len(consumers()) == 501

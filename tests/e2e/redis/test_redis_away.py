@@ -69,6 +69,7 @@ def purge_with_a_stop(redis, client, count):
     redis.proc.send_signal(signal.SIGSTOP)
     purging.join()
     redis.proc.send_signal(signal.SIGCONT)
+    eventually(lambda: client.call("GET", "/v1/topics/stopped").ok, 60)
     return answers[0]
 
 
@@ -83,7 +84,7 @@ def test_a_purge_that_stops_in_the_middle_reports_the_purged_jobs(start_server):
                 break  # the stop came neither too late nor in the first step
         assert (answer.status, answer.code) == (503, "unavailable")
         purged = count - client.topic("stopped")["counts"]["delayed"]
-        assert purged - answer.json()["jobs"] in (0, step) and purged < count
+        assert purged - answer.json()["jobs"] in (0, step)
         assert "the rest is unchanged" not in answer.json()["detail"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from api import BODIES, CALLS
 from client import request_bytes
 from conftest import FLAGS
+from endpoint import write_policy
 from server import BINARY, eventually
 
 ADMINISTRATIVE = [call for call in CALLS if call.scope == "admin"]
@@ -114,6 +115,29 @@ def test_a_patch_of_settings_is_audited_with_the_values_before_and_after(audited
     client.call("PATCH", "/v1/topics/orders", b'{"max_attempts":5}', {"Content-Type": "application/merge-patch+json"})
     details = [event.get("detail") for event in eventually(lambda: len(audited.audit()) == 3 and audited.audit())]
     assert details[0] is None and not details[2] and sorted(details[1].split("; ")) == ['dedup_window: unset -> "10m"', "max_attempts: 3 -> 5", 'ttl: "1h" -> unset']
+
+
+def test_the_audit_of_a_target_holds_no_path_query_or_header(start_server, tmp_path):
+    path = tmp_path / "audit.jsonl"
+    server = start_server(*FLAGS, "--audit", str(path), "--deliver", write_policy(tmp_path / "policy"))
+    client = server.client()
+    targets = (
+        ("PUT", {"deliver": {"to": "http://127.0.0.1:9/first-secret?token=second-secret", "headers": {"x-api-key": "third-secret"}}}),
+        ("PATCH", {"deliver": {"to": "http://localhost:7/fourth-secret", "headers": {"x-api-key": "fifth-secret"}}}),
+        ("PATCH", {"deliver": {"to": "http://localhost:7/sixth-secret"}}),
+        ("PATCH", {"deliver": None}),
+    )
+    for method, settings in targets:
+        media = "application/json" if method == "PUT" else "application/merge-patch+json"
+        assert client.call(method, "/v1/topics/hooks", json.dumps(settings).encode(), {"Content-Type": media}).ok
+    text = path.read_text(encoding="utf-8")
+    assert [sorted(json.loads(line)["detail"].split("; ")) for line in text.splitlines()] == [
+        ["deliver.headers: changed", "deliver.to: unset -> http://127.0.0.1:9"],
+        ["deliver.headers: changed", "deliver.to: http://127.0.0.1:9 -> http://localhost:7"],
+        ["deliver.to: changed"],
+        ["deliver.headers: changed", "deliver.to: http://localhost:7 -> unset"],
+    ]
+    assert "-secret" not in text + server.log()
 
 
 def test_the_file_is_its_owners_and_is_opened_again_on_sighup(audited):

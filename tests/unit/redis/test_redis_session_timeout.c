@@ -55,7 +55,7 @@ CLAIM(a_stop_ends_the_timeout_of_all_calls)
 CLAIM(calls_given_up_leave_room_for_others)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.timeout_ms = 2000};
+    struct rig rig = {.timeout_ms = 5000};
     struct rig_call *calls[20];
     scene_start(&rig, server);
     kill(server->pid, SIGSTOP);
