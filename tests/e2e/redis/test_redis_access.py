@@ -1,5 +1,6 @@
 """tarry serve on Redis: who it is let in as, and what it needs to be allowed."""
 
+import re
 import subprocess
 import time
 
@@ -7,7 +8,9 @@ import pytest
 import state
 from redis_servers import Cluster, RedisServer
 from redis_serving import acl_more, acl_rule, denied, info, metric, push_answer, ready, refused, works
-from server import BINARY, Server, eventually
+from server import BINARY, REPO, Server, eventually
+
+SCRIPTS = REPO / "src/stores/redis/scripts"
 
 
 def secret_file(path, text, mode=0o600):
@@ -80,6 +83,12 @@ def life_of_everything(server, topic):
                            ("GET", ""), ("POST", "pause"), ("POST", "resume"), ("POST", "redrive"), ("DELETE", "jobs/job-1"), ("POST", "purge")):
         answer = client.call(method, f"/v1/topics/{topic}/{target}".rstrip("/"))
         assert answer.status == 200, (method, target, answer.status, answer.body)
+    for ends in ("ack", "cancel"):
+        client.push(topic, f"after-{ends}", waits="true")
+        client.push(topic, f"member-{ends}", batch_topic=topic, batch_id=f"after-{ends}")
+        if ends == "ack":
+            client.ack(client.take(topic)[0]["lease"])
+        assert client.call("DELETE", f"/v1/topics/{topic}/jobs/after-{ends}?members=true").status == 200
     assert client.call("GET", "/v1/topics").status == 200
     assert client.call("DELETE", f"/v1/topics/{topic}").status == 200
 
@@ -212,6 +221,17 @@ def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_pa
         for server in servers.servers:
             server.call(*acl_rule("a cluster"), "-cluster|slots")
         assert "does not let this user" in refused("--store", url, "--redis-password-file", file)
+
+
+def test_the_acl_rule_of_the_documents_has_each_command_of_the_scripts():
+    rule, more = set(acl_rule()), set(acl_more("tarry fsck"))
+    with RedisServer() as server:
+        classes = {name.decode() for which in ("hash", "sortedset") for name in server.call("ACL", "CAT", which)}
+    for path in SCRIPTS.rglob("*.lua"):
+        commands = {name.lower() for name in re.findall(r"call\('(\w+)'", path.read_text(encoding="utf-8"))}
+        granted = rule | more if path.name.startswith("check") else rule
+        lacking = {name for name in commands - classes if f"+{name}" not in granted}
+        assert not lacking, (path.name, lacking)
 
 
 def test_the_acl_rule_of_the_documents_is_narrow():
