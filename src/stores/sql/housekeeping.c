@@ -8,7 +8,7 @@ enum {
     UPKEEP_MS = 1000,
     UPKEEP_MORE_MS = 50, /* if the last one left kept jobs to remove: other calls come in between */
     LOOK_SHARE = 20,     /* checks without a bound may take one part in this many of the time */
-    LOOK_MS_MAX = 600000, /* maximum interval of such checks */
+    LOOK_MS_MAX = 60000, /* maximum pause between such checks */
     AWAIT_ALL_MS = 1000,
     AWAIT_MANY_MS = 10000,
     BY_SQL_MS = 1000, /* time after a push by SQL during which another one is expected */
@@ -24,6 +24,7 @@ void sql_housekeeping_connected(struct sql_housekeeping *keeping)
 {
     keeping->adopt_wanted = true;
     keeping->upkeep_ms = 0;
+    keeping->look_all_ms = 0; /* the time of an outage is not that of a check */
     keeping->hints->expire_ms = 0;
 }
 
@@ -62,6 +63,7 @@ static void look_around(struct sql_housekeeping *keeping, bool at_all)
     if (!call)
         return;
     call->from_the_start = at_all;
+    keeping->look_all_wanted = keeping->look_all_wanted && !at_all;
     keeping->look_under_way = true;
 }
 
@@ -247,10 +249,14 @@ static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_ca
     keeping->adopt_wanted = call->silent_servers > 0 || keeping->adopt_failed;
     if (call->next_expire_ms < hints->expire_ms)
         hints->expire_ms = call->next_expire_ms;
-    if (!call->mark || call->mark != keeping->mark) { /* jobs may have started to wait */
+    bool may_wait = !call->mark || call->mark != keeping->mark; /* jobs may have started to wait */
+    keeping->look_all_wanted = keeping->look_all_wanted || may_wait;
+    bool at_all = keeping->look_all_wanted && plan_of(keeping)->times.count &&
+                  clock_boot_ms() >= keeping->look_all_ms;
+    if (may_wait || at_all) {
         sql_hints_look(hints);
         if (sql_topic_plan_wants_look(plan_of(keeping)))
-            look_around(keeping, clock_boot_ms() >= keeping->look_all_ms);
+            look_around(keeping, at_all);
     }
     keeping->mark = call->mark;
     if (call->more_kept)
@@ -330,8 +336,10 @@ static void note_look_at_all(struct sql_housekeeping *keeping, int64_t begun_ms)
 
 void sql_housekeeping_failed(struct sql_housekeeping *keeping, const struct sql_call *call)
 {
-    if (call->from_the_start)
+    if (call->from_the_start) {
+        keeping->look_all_wanted = true;
         note_look_at_all(keeping, call->since_ms);
+    }
     call_is_done(keeping, call, false);
 }
 

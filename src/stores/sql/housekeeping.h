@@ -24,11 +24,12 @@ struct sql_housekeeping {
     bool adopt_wanted, adopt_under_way, adopt_failed;
     bool goodbye_sent, has_left; /* has_left: the database has recorded it, or never will */
     int64_t upkeep_ms;           /* inner clock: time of the next upkeep */
-    int64_t mark;        /* mark of the last upkeep; all watched topics were checked after it */
-    int64_t look_all_ms; /* elapsed: earliest time for a check without a bound */
-    int64_t look_ms;     /* elapsed: next check for pushes without a notification */
-    int64_t poll_ms;     /* elapsed: next poll for events of other servers */
-    int64_t peek_ms;     /* elapsed: next check for awaited jobs that have ended */
+    bool look_all_wanted;        /* a check without a bound is due, from look_all_ms on */
+    int64_t mark;                /* mark of the last upkeep */
+    int64_t look_all_ms;         /* elapsed: earliest time for a check without a bound */
+    int64_t look_ms;             /* elapsed: next check for pushes without a notification */
+    int64_t poll_ms;             /* elapsed: next poll for events of other servers */
+    int64_t peek_ms;             /* elapsed: next check for awaited jobs that have ended */
     int64_t
         await_all_ms;  /* elapsed: next look at all awaited jobs, whose ends may have been missed */
     int64_t by_sql_ms; /* elapsed: pushes by SQL are expected until then */
