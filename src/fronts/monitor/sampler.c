@@ -261,16 +261,20 @@ static void plan_next(struct monitor_sampler *sampler)
 {
     int64_t at_ms = INT64_MAX, due_ms = INT64_MAX, quiet_ms = INT64_MAX;
     int64_t rest_ms = (sampler->ended_ms - sampler->began_ms) * LOAD;
+    int64_t pause_ms = rest_ms < MONITOR_HISTORY_MS ? MONITOR_HISTORY_MS
+                       : rest_ms < QUIET_MS_MAX     ? rest_ms
+                                                    : QUIET_MS_MAX; /* of the history */
     bool keeps_history = !sampler->is_redis;
     if (atomic_load(&sampler->is_wanted))
         at_ms = sampler->began_ms + (rest_ms > WANTED_MS ? rest_ms : WANTED_MS);
     else if (atomic_load(&sampler->listeners))
         at_ms = sampler->began_ms + (rest_ms > PERIOD_MS ? rest_ms : PERIOD_MS);
     else if (keeps_history && sampler->has_notifications)
-        at_ms = due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
+        at_ms = due_ms = sampler->began_ms + pause_ms;
     else if (keeps_history) {
         int64_t quiet = (int64_t)MONITOR_HISTORY_MS << (sampler->quiet < 4 ? sampler->quiet : 4);
-        due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
+        quiet = quiet < pause_ms ? pause_ms : quiet;
+        due_ms = sampler->began_ms + pause_ms;
         quiet_ms = sampler->began_ms + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
     } else
         due_ms = sampler->began_ms + MONITOR_DAY_POINT_MS;

@@ -9,7 +9,8 @@
  *     happens anyway, and once more after a sample with changes. So an idle server is not woken up.
  *     If the store is Redis, every minute, since sampling sends requests to Redis.
  * Topics are read page by page, so that no loop iteration takes long. A slow sample is followed by
- * a pause that keeps the sampler below a tenth of the time.
+ * a pause that keeps the sampler below a tenth of the time; for the history the pause is at most a
+ * minute.
  *
  * A finished sample (sample.h) is sent to each front that needs one as a letter.
  *

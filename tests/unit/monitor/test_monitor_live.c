@@ -14,6 +14,7 @@ static struct many {
     struct queue queue;
     int topics;
     atomic_bool is_away;      /* nothing is answered, and the store is not well */
+    atomic_bool is_slow;      /* nothing is answered for now */
     struct queue_reply_to to; /* of the requested page; done NULL: no request */
     struct queue_topics_page page;
     char after[JOB_TOPIC_BYTES_MAX];
@@ -68,7 +69,7 @@ static void many_answer_page(void)
 static bool many_answer(void *ctx)
 {
     (void)ctx;
-    while (many.to.done && !many.is_away)
+    while (many.to.done && !many.is_away && !many.is_slow)
         many_answer_page();
     many.in_turn = 0;
     return false;
@@ -148,6 +149,43 @@ CLAIM(a_status_is_built_at_most_ten_times_a_second)
     assert_true(many.asked <= 3 + (clock_boot_us() - began_us) / 100000);
     client_hang_up(&client);
     many_stop(&server);
+}
+
+/* Sends at most `most` requests that need no sample, for iterations, until the queue has been asked
+ * so often. */
+static void many_iterate(struct client *client, int asked, int most)
+{
+    int answers = client_count_of(client->text, "HTTP/1.1 ");
+    for (int i = 1; i <= most && many.asked < asked; i++) {
+        client_write(client, HEALTH);
+        client_receive_answers(client, answers + i);
+    }
+}
+
+CLAIM(a_slow_sample_for_the_history_is_followed_by_a_pause)
+{
+    enum { TOOK_MS = 2000, LOAD = 10, PERIOD_MS = 5000, ALL = 100, SOME = 4 };
+    static struct server server;
+    struct client client;
+
+    clock_fake_start(1000 * 1000, 1000 * 1000);
+    many_start(&server, 3);
+    many.is_slow = true;
+    client_dial(&client, &server);
+    many_iterate(&client, 1, ALL);
+    assert_int_equal(many.asked, 1);
+    clock_fake_advance(TOOK_MS);
+    many.is_slow = false;
+    many_iterate(&client, 2, SOME); /* the sample ends */
+    clock_fake_advance(PERIOD_MS);
+    many_iterate(&client, 2, SOME);
+    assert_int_equal(many.asked, 1);
+    clock_fake_advance(LOAD * TOOK_MS);
+    many_iterate(&client, 2, ALL);
+    assert_int_equal(many.asked, 2);
+    client_hang_up(&client);
+    many_stop(&server);
+    clock_fake_end();
 }
 
 /* A front may end while a client listens to it. */
