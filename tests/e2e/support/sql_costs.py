@@ -79,10 +79,12 @@ class Postgres:
         self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.tally_add (topic, counts) SELECT topic, array_fill({jobs}, ARRAY[1]) || array_fill(0, ARRAY[16]) FROM tarry.topic WHERE name = 'w'")
         self.server.do("ANALYZE")
 
-    def leave_deleted_rows(self, rows):
-        """Jobs of the topic w that were due and are gone."""
+    def leave_deleted_rows(self, rows, topic, due):
+        """Jobs of the topic that are gone, which is called after the column that counts them."""
+        before = {"acked": 6, "cancelled": 7}[topic]
+        self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.tally_add (topic, counts) SELECT topic, array_fill(0, ARRAY[{before}]) || {rows} || array_fill(0, ARRAY[{16 - before}]) FROM tarry.topic WHERE name = '{topic}'")
         self.server.do("SET session_replication_role = replica; SET auto_explain.log_min_duration = -1; INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body) "
-                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, 1000000 + i, i, 'old-' || i, 1, 0, 100, i, 'x'::bytea FROM generate_series(1, {rows}) i")
+                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = '{topic}'), 100, {due} + i, i, 'old-' || i, 1, 0, 100, i, 'x'::bytea FROM generate_series(1, {rows}) i")
         self.server.do("SET auto_explain.log_min_duration = -1; DELETE FROM tarry.job WHERE id LIKE 'old-%'")
 
     def log_path(self):
@@ -122,10 +124,11 @@ class Mariadb:
         self.server.do(f"INSERT INTO tarry.tally_add (topic, fresh) SELECT topic, {jobs} FROM tarry.topic WHERE name = 'w'")
         self.server.do("ANALYZE TABLE tarry.job, tarry.finished")
 
-    def leave_deleted_rows(self, rows):
-        """Jobs of the topic w that were due and are gone."""
+    def leave_deleted_rows(self, rows, topic, due):
+        """Jobs of the topic that are gone, which is called after the column that counts them."""
+        self.server.do(f"INSERT INTO tarry.tally_add (topic, {topic}) SELECT topic, {rows} FROM tarry.topic WHERE name = '{topic}'")
         self.server.do("INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body_bytes, body) "
-                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, 1000000 + s.seq, s.seq, concat('old-', s.seq), 1, 0, 100, s.seq, 1, 'x' FROM tarry.seq_1_to_{rows} s")
+                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = '{topic}'), 100, {due} + s.seq, s.seq, concat('old-', s.seq), 1, 0, 100, s.seq, 1, 'x' FROM tarry.seq_1_to_{rows} s")
         self.server.do("DELETE FROM tarry.job WHERE id LIKE 'old-%'")
 
     def log_path(self):
@@ -220,18 +223,22 @@ def measure(database_class, jobs):
 
 
 def measure_figures(database_class, rows):
-    """The statements of two requests for the figures of a topic, with a delayed and then also 20 ready jobs, while a snapshot keeps deleted rows."""
+    """The counts, and the statements, of two requests for the figures of each of two topics, with a delayed and then also 20 ready jobs, while a snapshot
+    keeps the deleted rows of jobs that were due, or were cancelled before that."""
     database = database_class()
+    topics = {"acked": 1_000_000, "cancelled": int(time.time() * 1000) + DAY_MS}
     with database.server, tempfile.TemporaryDirectory() as directory, contextlib.closing(database.server.connect()) as holder, holder.cursor() as cursor:
         server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url, "--migrate"]).start()
         client = server.client(60)
-        client.push("w", "first", delay="1h")
+        for topic in topics:
+            client.push(topic, "first", delay="1h")
         cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1" if database_class is not Mariadb else "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        database.leave_deleted_rows(rows)
+        for topic, due in topics.items():
+            database.leave_deleted_rows(rows, topic, due)
         begin = database.log_path().stat().st_size
-        counts = [client.topic("w")["counts"]]
-        client.push_batch([{"topic": "w", "id": f"ready-{number}"} for number in range(20)])
-        counts.append(client.topic("w")["counts"])
+        counts = [client.topic(topic)["counts"] for topic in topics]
+        client.push_batch([{"topic": topic, "id": f"ready-{number}"} for number in range(20) for topic in topics])
+        counts += [client.topic(topic)["counts"] for topic in topics]
         server.terminate()
         with database.log_path().open("rb") as log:
             log.seek(begin)

@@ -582,17 +582,17 @@ END//
 
 -- ---- calls about topics ----
 
--- Counts ready jobs of a topic: fresh, tried before, the oldest due time, given the counts of its waiting jobs. If these are few, the delayed ones are
--- subtracted, since an old snapshot may keep many deleted jobs that were due before now. A function, because a join would read all waiting jobs:
--- variables act as constants, and due jobs are found by their key.
+-- Counts ready jobs of a topic: fresh, tried before, the oldest due time, given the counts of its waiting jobs. If these are few, and not more were
+-- cancelled or replaced than acked, the delayed ones are subtracted: an old snapshot may keep many deleted jobs, most of which were due before now, or
+-- else after now. A function, because a join would read all waiting jobs: variables act as constants, and due jobs are found by their key.
 DROP FUNCTION IF EXISTS tarry.server_ready//
-CREATE FUNCTION tarry.server_ready(p_topic INT, p_fresh BIGINT, p_retry BIGINT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii
+CREATE FUNCTION tarry.server_ready(p_topic INT, p_fresh BIGINT, p_retry BIGINT, p_cancels BOOLEAN, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_level INT;
   DECLARE v_over TINYINT DEFAULT 0;
   DECLARE v_fresh, v_retry, v_one_fresh, v_one_retry, v_due, v_oldest, v_ready, v_meta_bytes BIGINT DEFAULT 0;
-  DECLARE v_few TINYINT DEFAULT p_fresh + p_retry <= 1000;
+  DECLARE v_few TINYINT DEFAULT p_fresh + p_retry <= 1000 AND NOT p_cancels;
   DECLARE v_levels CURSOR FOR SELECT level FROM tarry.level WHERE topic = p_topic;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
   IF p_fresh + p_retry <= 0 THEN RETURN '0 0 0'; END IF;
@@ -604,8 +604,14 @@ BEGIN
       SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0) INTO v_one_fresh, v_one_retry FROM tarry.job FORCE INDEX (PRIMARY)
         WHERE topic = p_topic AND level = v_level AND due > p_now AND state = 1;
     ELSE
-      SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0) INTO v_one_fresh, v_one_retry, v_due
-        FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1;
+      IF p_cancels THEN -- With a BLOB, InnoDB reads no rows in advance, which it would search among deleted jobs that are due later.
+        SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0), MAX(LENGTH(meta))
+          INTO v_one_fresh, v_one_retry, v_due, v_meta_bytes
+          FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1;
+      ELSE
+        SELECT COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0) INTO v_one_fresh, v_one_retry, v_due
+          FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1;
+      END IF;
       SET v_oldest = IF(v_oldest = 0 OR v_due BETWEEN 1 AND v_oldest, v_due, v_oldest);
     END IF;
     SET v_fresh = v_fresh + v_one_fresh, v_retry = v_retry + v_one_retry;
@@ -619,7 +625,7 @@ BEGIN
   each_oldest: LOOP
     FETCH v_levels INTO v_level;
     IF v_over THEN LEAVE each_oldest; END IF;
-    -- From now back, as far as there can be ready jobs. With a BLOB, InnoDB reads no rows in advance, which it would search among deleted jobs.
+    -- From now back, as far as there can be ready jobs. With a BLOB for the same reason.
     SELECT COALESCE(MIN(x.due), 0), MAX(x.meta_bytes) INTO v_due, v_meta_bytes FROM (SELECT due, LENGTH(meta) meta_bytes FROM tarry.job FORCE INDEX (PRIMARY)
       WHERE topic = p_topic AND level = v_level AND due <= p_now AND state = 1 ORDER BY due DESC, seq DESC LIMIT v_ready) x;
     SET v_oldest = IF(v_oldest = 0 OR v_due BETWEEN 1 AND v_oldest, v_due, v_oldest);
@@ -653,7 +659,7 @@ BEGIN
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
         SUM(delivered) delivered, SUM(nacked) nacked, SUM(lease_ended) lease_ended, SUM(died) died, SUM(redriven) redriven,
-        SUM(kept) kept, SUM(kept_bytes) kept_bytes, tarry.server_ready(topic, SUM(fresh), SUM(retry), v_now) ready
+        SUM(kept) kept, SUM(kept_bytes) kept_bytes, tarry.server_ready(topic, SUM(fresh), SUM(retry), SUM(cancelled) + SUM(replaced) > SUM(acked), v_now) ready
       FROM (
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
           redriven, kept, kept_bytes FROM tarry.tally WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)

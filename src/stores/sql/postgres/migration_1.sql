@@ -2343,9 +2343,10 @@ BEGIN
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
         FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic
           UNION ALL SELECT tarry._none()) x(c)) s,
-      -- If few jobs wait, the delayed ones are subtracted: an old snapshot may keep many deleted jobs that were due before now. One level at a time,
-      -- since a join may read all jobs of the topic.
-      LATERAL (SELECT s.counts[1] + s.counts[2] BETWEEN 1 AND 1000 AS few, s.counts[1] + s.counts[2] > 1000 AS many) w,
+      -- If few jobs wait, and not more were cancelled or replaced than acked, the delayed ones are subtracted: an old snapshot may keep many deleted
+      -- jobs, most of which were due before now, or else after now. One level at a time, since a join may read all jobs of the topic.
+      LATERAL (SELECT v.waiting BETWEEN 1 AND 1000 AND NOT v.cancels AS few, v.waiting > 1000 OR v.waiting > 0 AND v.cancels AS many
+        FROM (SELECT s.counts[1] + s.counts[2] AS waiting, s.counts[8] + s.counts[10] > s.counts[7] AS cancels) v) w,
       LATERAL (SELECT coalesce(sum(o.fresh), 0)::bigint AS fresh, coalesce(sum(o.retry), 0)::bigint AS retry, min(o.oldest) AS oldest FROM tarry.level k,
           LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest FROM tarry.job j
             WHERE j.topic = k.topic AND j.level = k.level AND j.due <= now AND j.state = 1) o
