@@ -7,6 +7,8 @@ import { formDialog, openDialog } from "./dialog.js";
 import { settingsForm } from "./form.js";
 import { duration, number, timeOf } from "./format.js";
 import { icon } from "./icons.js";
+import { lastChange } from "./job_origin.js";
+import { menu } from "./menu.js";
 import { notice, reason } from "./notice.js";
 import { lacks } from "./session.js";
 import { KIND_FIELDS } from "./targets.js";
@@ -121,11 +123,11 @@ export async function show({ topic, node, signal }) {
             } catch (fault) {
                 fill(failure, reason(fault));
             }
-        } } }, made.node, failure, el("div", { class: "row" },
+        } } }, made.node, made.preview, failure, el("div", { class: "row" },
             el("button", { type: "submit", class: "primary", disabled: Boolean(why), title: why || null }, t("settings.save")),
-            words.before ? scoped(words.remove, "admin", topic, async () => {
+            words.before ? menu(t("topic.more"), [scoped(words.remove, "admin", topic, async () => {
                 if (await formDialog({ title: words.remove, action: words.remove, isDanger: true, body: el("p", {}, words.what), send: (end) => ask("PATCH", path("v1", "topics", topic), { json: { [name]: null }, signal: end }) })) await draw();
-            }, { kind: "danger" }) : null, why && el("span", { class: "help" }, why)));
+            }, { kind: "danger" })]) : null, why && el("span", { class: "help" }, why)));
     }
 
     async function draw() {
@@ -138,7 +140,7 @@ export async function show({ topic, node, signal }) {
             el("section", { class: "card", "aria-labelledby": "endpoints-title" },
                 el("div", { class: "card-head" }, el("h2", { id: "endpoints-title" }, t("endpoints.title")), scoped(t("test.button"), "admin", topic, () => testTarget(topic), { why: deliver ? "" : t("endpoints.noTarget") })), endpoints),
             el("section", { class: "card", "aria-labelledby": "target-title" },
-                el("div", { class: "card-head" }, el("h2", { id: "target-title" }, t("deliver.title"))), el("p", { class: "help card-note" }, t("deliver.what")),
+                el("div", { class: "card-head" }, el("h2", { id: "target-title" }, t("deliver.title"))), el("p", { class: "help card-note" }, t("deliver.what")), lastChange(topic, signal, /^$|(^|; )(deliver|dead_letter): /),
                 form("deliver", TARGET, deliver, { before: deliver, remove: t("deliver.remove"), what: t("deliver.removeWhat") })),
             el("section", { class: "card", "aria-labelledby": "dead-letter-title" },
                 el("div", { class: "card-head" }, el("h2", { id: "dead-letter-title" }, t("dead_letter.title"))), el("p", { class: "help card-note" }, t("dead_letter.what")),

@@ -12,7 +12,7 @@ let count = 0;
  */
 export function openDialog(title, body, buttons, { onClose, isWide = false } = {}) {
     const id = `dialog-${++count}`;
-    const from = document.activeElement;
+    const chosen = document.activeElement, from = chosen?.closest("details.menu")?.querySelector("summary") ?? chosen; // a choice is hidden with its menu
     const node = el("dialog", { class: isWide ? "wide" : "", "aria-labelledby": id, on: {
         close: () => {
             node.remove();

@@ -1,11 +1,11 @@
 // Forms over settings: a field for each, with the effective value while it is empty; only changes are sent.
-import { el, mark } from "./dom.js";
+import { bdi, el, fill, mark } from "./dom.js";
 import { field } from "./dialog.js";
-import { has as hasWord, t } from "./words.js";
+import { t } from "./words.js";
 
 /**
- * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], label?: string, of?: RegExp}} Field
- * `standard`: the effective value if none is set; `of`: the targets that have this setting.
+ * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], of?: RegExp}} Field
+ * `standard`: the effective value if none is set; `of`: the targets or the stores that have this setting.
  */
 
 /** The text of a value in a field. */
@@ -37,15 +37,24 @@ export function settingsForm(fields, values, group, why) {
             ? el("select", { id, value: old }, ["", ...(about.choices ?? ["true", "false"])].map((choice) => el("option", { value: choice }, choice || empty)))
             : el("input", { id, type: about.kind === "number" ? "number" : "text", value: old, placeholder: empty, autocomplete: "off", spellcheck: "false" });
         input.disabled = Boolean(why);
-        const label = about.label ?? (hasWord(`${group}.label.${about.name}`) ? t(`${group}.label.${about.name}`) : about.name);
-        const node = field(label, input, label === about.name ? t(`${group}.${about.name}`) : [t(`${group}.${about.name}`), " ", el("code", {}, about.name)]);
+        const label = t(`${group}.label.${about.name}`);
+        const node = field(label, input, [t(`${group}.${about.name}`), " ", el("code", {}, about.name)]);
         const look = () => mark(mark(node, "data-changed", input.value.trim() !== old), "data-set", old !== "");
         input.addEventListener("input", look);
         look();
         return { about, input, node, old, label, empty };
     });
+    const preview = el("div", { class: "difference", "aria-live": "polite" });
+    const show = () => {
+        const changed = rows.filter(({ input, old }) => input.value.trim() !== old);
+        fill(preview, changed.length ? [el("h3", {}, t("settings.difference", { n: changed.length })),
+            el("ul", {}, changed.map(({ label, input, old, empty }) => el("li", {}, label, ": ", el("del", {}, bdi(old || empty)), " \u2192 ", el("ins", {}, bdi(input.value.trim() || empty)))))] : null);
+    };
+    for (const { input } of rows) input.addEventListener("input", show);
     return {
         node: el("div", { class: "fields two settings" }, rows.map(({ node }) => node)),
+        /** The changes with the values before and after. */
+        preview,
         /** Calls back with the present content of the field and after each change. @param {string} name @param {(text: string) => void} changed */
         follow(name, changed) {
             const { input } = rows.find(({ about }) => about.name === name) ?? rows[0];
@@ -56,10 +65,6 @@ export function settingsForm(fields, values, group, why) {
         choose(applies) {
             for (const { about, node, input, old } of rows) node.hidden = !applies(about) && !old && !input.value.trim();
         },
-        /** The changes as [label, before, after]. @returns {[string, string, string][]} */
-        difference: () => rows.filter(({ input, old }) => input.value.trim() !== old).map(({ label, input, old, empty }) => [label, old || empty, input.value.trim() || empty]),
-        /** Calls back after each change. @param {() => void} changed */
-        watch: (changed) => rows.forEach(({ input }) => input.addEventListener("input", changed)),
         /** The changes as a merge patch. */
         patch() {
             const out = {};

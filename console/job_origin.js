@@ -1,7 +1,7 @@
 // Where to look further: the trace of a job, and the lines of the log and the audit that name it.
 import { get } from "./api.js";
 import { bdi, el, fill } from "./dom.js";
-import { moment } from "./format.js";
+import { moment, timeOf } from "./format.js";
 import { notice } from "./notice.js";
 import { lacks } from "./session.js";
 import { t } from "./words.js";
@@ -19,6 +19,17 @@ export async function linesOf(topic, job, signal) {
 
 const lineOf = ({ at, event, fields }) => el("li", {}, el("time", { datetime: at }, moment(at)), " ", el("strong", {}, bdi(fields?.action ?? event)), " ", fields?.caller ? bdi(fields.caller) : null, " ",
     el("span", { class: "help" }, bdi(Object.entries(fields ?? {}).filter(([name]) => !["action", "caller", "topic", "job", "id", "kind"].includes(name)).map(([name, value]) => `${name}=${value}`).join(" "))));
+
+/** Shows who changed the settings of a topic last, as far as the log of the server goes back. @param {string} topic @param {AbortSignal} signal @param {RegExp} [about] the details of changes that count */
+export function lastChange(topic, signal, about = /^/) {
+    const node = el("p", { class: "help", id: "last-change" });
+    // The log is for users who may read all topics.
+    if (!lacks("read")) linesOf(topic, null, signal).catch(() => []).then((lines) => {
+        const last = lines.find(({ fields }) => fields?.action === "topic settings changed" && fields.outcome === "ok" && about.test(fields.detail ?? ""));
+        fill(node, last ? [t("settings.last"), " ", timeOf(last.at, { isRelative: true }), " ", t("settings.lastBy"), " ", bdi(last.fields.caller ?? "?"), last.fields.peer ? [" (", bdi(last.fields.peer), ")"] : null, last.fields.detail ? [": ", bdi(last.fields.detail)] : null] : t("settings.lastUnknown"));
+    });
+    return node;
+}
 
 /** @param {string} topic @param {any} job @param {AbortSignal} signal */
 export function originCard(topic, job, signal) {

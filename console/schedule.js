@@ -4,6 +4,7 @@ import { bodyCard, bytesOf } from "./body.js";
 import { scoped } from "./button.js";
 import { bdi, el, fill } from "./dom.js";
 import { number, timeOf } from "./format.js";
+import { menu } from "./menu.js";
 import { reason } from "./notice.js";
 import { go, href } from "./router.js";
 import { backfill, pause, remove, resume, run } from "./schedule_actions.js";
@@ -49,7 +50,7 @@ function body({ name, spec }) {
 
 /** @param {{schedule: string, node: Element, signal: AbortSignal}} page */
 export async function show({ schedule: name, node, signal }) {
-    let known, shown = "", timer = 0;
+    let known, shown = "", drawn = "", timer = 0;
     const marks = el("span", { class: "marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("schedule.actions") });
     const next = el("div", { class: "card-body" }, el("p", { class: "help" }, t("page.wait"))), past = el("div", { class: "card-body" });
     const sums = el("div", { class: "card-body" }), rest = el("div", { class: "page" });
@@ -58,15 +59,20 @@ export async function show({ schedule: name, node, signal }) {
     };
 
     function drawActions() {
+        const key = JSON.stringify([known.spec.topic, known.paused, known.spec.paused]);
+        if (key === drawn || actions.querySelector("details[open]")) return; // an open menu stays as it is
+        drawn = key;
+        const focus = [...actions.querySelectorAll("button, summary")].indexOf(/** @type {any} */ (document.activeElement));
         const may = (label, work, options) => scoped(label, "push", known.spec.topic, work, options);
         fill(actions,
             may(t("run.button"), then(run), { kind: "primary" }),
             known.paused && !known.spec.paused ? may(t("pause.resume"), then(resume)) : may(t("pause.button"), then(pause), { why: known.spec.paused ? t("schedule.pausedBySpec") : "" }),
             may(t("backfill.button"), then(backfill)),
             may(t("schedule.edit"), then(() => editSchedule(known))),
-            may(t("delete.button"), async () => {
+            menu(t("topic.more"), [may(t("delete.button"), async () => {
                 if (await remove(known)) go(["schedules"]);
-            }, { kind: "danger" }));
+            }, { kind: "danger" })]));
+        /** @type {any} */ (actions.querySelectorAll("button, summary")[focus])?.focus();
     }
 
     async function drawNext() {
@@ -81,13 +87,11 @@ export async function show({ schedule: name, node, signal }) {
     async function load() {
         known = await get(path("v1", "schedules", name), {}, signal);
         const key = JSON.stringify(known);
+        drawActions();
         if (key === shown) return;
         const isSame = shown && JSON.stringify(JSON.parse(shown).spec) === JSON.stringify(known.spec);
         shown = key;
         fill(marks, pausedMark(known));
-        const focus = actions.contains(document.activeElement) ? [...actions.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement)) : -1;
-        drawActions();
-        /** @type {any} */ (actions.querySelectorAll("button")[focus])?.focus();
         if (!past.contains(document.activeElement)) fill(past, history(known));
         fill(sums, totals(known));
         if (!isSame) fill(rest, card("spec", t("schedule.spec"), known.spec.note ? el("p", {}, bdi(known.spec.note)) : null, specification(known)), body(known));

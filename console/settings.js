@@ -1,10 +1,10 @@
 // A topic's settings, with the effective values of unset ones.
 import { ask, path } from "./api.js";
+import { app } from "./app.js";
 import { button } from "./button.js";
-import { bdi, el, fill } from "./dom.js";
+import { el, fill } from "./dom.js";
 import { settingsForm } from "./form.js";
-import { timeOf } from "./format.js";
-import { linesOf } from "./job_origin.js";
+import { lastChange } from "./job_origin.js";
 import { notice, reason } from "./notice.js";
 import { lacks } from "./session.js";
 import { noTopic, topicHead, topicOf } from "./topic_head.js";
@@ -26,15 +26,17 @@ const FIELDS = [
     { name: "keep_finished_max", kind: "number", standard: "1000000" },
     { name: "keep_finished_bytes", kind: "number", standard: "1073741824" },
     { name: "keep_body", kind: "flag", standard: "false" },
+    { name: "history", of: /^(postgres|mysql)$/ },
+    { name: "limit", kind: "number" },
+    { name: "rate" },
+    { name: "burst", kind: "number" },
+    { name: "group_limit", kind: "number" },
+    { name: "group_rate" },
+    { name: "group_burst", kind: "number" },
+    { name: "group_max_jobs", kind: "number" },
+    { name: "group_order", kind: "choice", choices: ["free", "strict"], standard: "free" },
+    { name: "one_shard", kind: "flag", standard: "false" },
 ];
-
-/** Shows who changed the settings last, as far as the log of the server goes back. @param {string} topic @param {Element} node @param {AbortSignal} signal */
-async function lastChange(topic, node, signal) {
-    if (lacks("read")) return; // the log is for those who may read all topics
-    const lines = await linesOf(topic, null, signal).catch(() => []);
-    const last = lines.find(({ fields }) => fields?.action === "topic settings changed" && fields.outcome === "ok");
-    fill(node, last ? [t("settings.last"), " ", timeOf(last.at, { isRelative: true }), " ", t("settings.lastBy"), " ", bdi(last.fields.caller ?? "?"), last.fields.peer ? [" (", bdi(last.fields.peer), ")"] : null, last.fields.detail ? [": ", bdi(last.fields.detail)] : null] : t("settings.lastUnknown"));
-}
 
 /** @param {{topic: string, node: Element, signal: AbortSignal}} page */
 export async function show({ topic, node, signal }) {
@@ -47,13 +49,7 @@ export async function show({ topic, node, signal }) {
         // false is what the server always shows; it is also what counts without it
         const set = { ...known.settings, dead_letter_expired: known.settings.dead_letter_expired || undefined };
         const form = settingsForm(FIELDS, set, "settings", why);
-        const difference = el("div", { class: "difference", id: "difference", "aria-live": "polite" }), changed = el("p", { class: "help", id: "last-change" });
-        const preview = () => {
-            const rows = form.difference();
-            fill(difference, rows.length ? [el("h3", {}, t("settings.difference", { n: rows.length })), el("ul", {}, rows.map(([label, before, after]) => el("li", {}, label, ": ", el("del", {}, bdi(before)), " \u2192 ", el("ins", {}, bdi(after)))))] : null);
-        };
-        form.watch(preview);
-        lastChange(topic, changed, signal);
+        form.choose((about) => !about.of || about.of.test(app.info?.store ?? ""));
         const failure = el("p", { class: "form-error", role: "alert" });
         const save = el("button", { type: "submit", class: "primary", disabled: Boolean(why), title: why || null }, t("settings.save"));
         const box = el("form", { class: "card-body", on: { submit: async (event) => {
@@ -69,9 +65,9 @@ export async function show({ topic, node, signal }) {
             } catch (fault) {
                 fill(failure, reason(fault));
             }
-        } } }, form.node, difference, failure, el("div", { class: "row" }, save, button(t("settings.reset"), draw), why && el("span", { class: "help" }, why)));
+        } } }, form.node, form.preview, failure, el("div", { class: "row" }, save, button(t("settings.reset"), draw), why && el("span", { class: "help" }, why)));
         fill(node, head.node, el("section", { class: "card", "aria-labelledby": "settings-title" },
-            el("div", { class: "card-head" }, el("h2", { id: "settings-title" }, t("settings.title"))), el("p", { class: "help card-note" }, t("settings.what")), changed, box));
+            el("div", { class: "card-head" }, el("h2", { id: "settings-title" }, t("settings.title"))), el("p", { class: "help card-note" }, t("settings.what")), lastChange(topic, signal), box));
     }
 
     await draw();

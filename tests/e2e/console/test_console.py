@@ -4,6 +4,7 @@ import gzip
 import re
 
 import pytest
+import yaml
 from issuer import Issuer
 from server import REPO
 
@@ -135,11 +136,26 @@ def test_every_word_that_is_used_is_there_and_every_other_is_not():
             found = {key for key in table if key.startswith(prefix)}
             assert found, (name, prefix)
             used |= found
-        for field in [] if name not in ("settings.js", "delivery.js", "targets.js", "groups.js") else re.findall(r'\{ name: "([\w.]+)"', text):  # of a form, whose group of words is its own
-            found = {f"{group}.{field}" for group in ("settings", "settings.label", "deliver", "dead_letter", "groups", "groups.label")} & set(table)
+        for field in [] if name not in ("settings.js", "delivery.js", "targets.js", "groups.js") else fields_of(text):  # of a form, whose group of words is its own
+            found = {f"{group}.{field}" for group in ("settings", "settings.label", "deliver", "deliver.label", "dead_letter", "dead_letter.label", "groups", "groups.label")} & set(table)
             assert found, (name, field)
             used |= found
     assert set(table) == used, sorted(set(table) - used)
+
+
+def fields_of(text):
+    """The names of the fields of a form."""
+    return set(re.findall(r'\{ name: "([\w.]+)"', text))
+
+
+def test_forms_have_each_setting_of_the_api_with_a_label():
+    properties = yaml.safe_load((REPO / "openapi.yaml").read_text(encoding="utf-8"))["components"]["schemas"]["settings"]["properties"]
+    settings, delivery, targets, groups = ((REPO / "console" / name).read_text(encoding="utf-8") for name in ("settings.js", "delivery.js", "targets.js", "groups.js"))
+    target, _, dead = delivery.partition("const DEAD")
+    assert fields_of(settings) == set(properties) - {"deliver", "dead_letter", "sqs"}
+    table = words()
+    for group, names in (("settings", fields_of(settings)), ("deliver", fields_of(target + targets)), ("dead_letter", fields_of(dead)), ("groups", fields_of(groups))):
+        assert names and {f"{group}.{name}" for name in names} | {f"{group}.label.{name}" for name in names} <= set(table), group
 
 
 def needs(name):

@@ -38,14 +38,6 @@ def server(tmp_path_factory):
     shutil.rmtree(server.data, ignore_errors=True)
 
 
-def more(browser, words):
-    """Chooses an action of the menu."""
-    browser.wait(lambda: browser.all("details.menu")[0], "the menu")
-    if not browser.all("details.menu[open]"):
-        browser.press("More")
-    browser.press(words, lambda: browser.find(".menu-list"))
-
-
 def fail(client, topic, ident, error, final=True, body=b"x", content_type="text/plain", **options):
     """The job has one more failed attempt."""
     client.push(topic, ident, body, content_type, **options)
@@ -181,6 +173,14 @@ def test_problems_are_grouped_and_collapsed_after_three_kinds_and_silenced_with_
         browser.picture("problems-phone")
         browser.size(DESK)
         browser.press("10 topics*", lambda: browser.find("#status"))
+        inside = lambda: browser.all('.status li[data-code="dead"] li')  # noqa: E731
+        topic = browser.wait(lambda: re.search(r"dead\.\d\d", inside()[3].text)[0], "a problem of the group")
+        browser.press("Silence*", lambda: [one for one in inside() if topic in one.text][0])
+        browser.press("Silence", browser.dialog)
+        eventually(lambda: [(one["code"], one["topic"]) for one in client.call("GET", "/v1/silences").json()["silences"]] == [("dead", topic)], 20)
+        browser.wait(lambda: (texts := [one.text for one in inside()]) and all(texts) and topic not in " ".join(texts), "the others of the group, still open")
+        client.good("DELETE", f"/v1/silences/dead?topic={topic}")
+        browser.wait(lambda: "silenced problem" not in browser.text(), "the end of the silence")
         browser.press("Silence*", lambda: next(one for one in browser.all('.status li[data-code="full"]') if "full.1" in one.text))
         assert not browser.axe(axe_text())
         browser.type("For", "24h", browser.dialog())
@@ -206,6 +206,27 @@ def test_problems_are_grouped_and_collapsed_after_three_kinds_and_silenced_with_
     finally:
         browser.close()
         assert server.terminate() == 0
+
+
+def test_kinds_of_problems_after_the_third_are_folded(browser):
+    browser.open("#/", is_new=True)
+    problems = [{"code": code, "severity": "warning", "sentence": f"the {code}"} for code in ("memory", "disk", "clock", "certificate", "background")]
+    fault = browser.driver.execute_async_script("""const [problems, done] = arguments; import('/console/problems.js').then(({ statusBox }) => {
+        const box = statusBox();
+        box.node.id = 'kinds';
+        document.querySelector('main').append(box.node);
+        box.update({ well: false, sentence: '', problems });
+        done('');
+    }, (fault) => done(String(fault)))""", problems)
+    assert not fault, fault
+    box = lambda: browser.find("#kinds")  # noqa: E731
+    codes = lambda: [one.get_attribute("data-code") for one in browser.all("li[data-code]", box())]  # noqa: E731
+    assert codes() == ["memory", "disk", "clock"]
+    browser.press("Show 2 more kinds of problems", box)
+    browser.wait(lambda: codes() == [one["code"] for one in problems], "all kinds")
+    assert browser.script("return document.activeElement.textContent") == "Show fewer"
+    browser.press("Show fewer", box)
+    browser.wait(lambda: len(codes()) == 3, "three kinds again")
 
 
 def test_the_coming_load_is_drawn(browser, client):
@@ -258,7 +279,7 @@ def test_a_topic_is_made_and_its_settings_changed(browser, client):
     assert "16" in field.get_attribute("placeholder"), "the default is shown"
     browser.type("Attempts", "5")
     browser.type("Wait between attempts", "fixed:10s")
-    browser.wait(lambda: "2 changes to be saved" in browser.find("#difference").text and "Default: 16 → 5" in browser.find("#difference").text, "a preview of the difference")
+    browser.wait(lambda: "2 changes to be saved" in browser.find(".difference").text and "Default: 16 → 5" in browser.find(".difference").text, "a preview of the difference")
     browser.press("Save")
     browser.sees("2 settings saved")
     browser.wait(lambda: "by anonymous" in browser.find("#last-change").text, "who changed them last")
@@ -267,6 +288,13 @@ def test_a_topic_is_made_and_its_settings_changed(browser, client):
     browser.press("Save")
     browser.sees("1 setting saved")
     assert "max_attempts" not in client.topic("made.here")["settings"]
+    browser.wait(lambda: "max_attempts: 5 -> unset" in browser.find("#last-change").text, "the values before and after")
+    browser.type("Jobs in flight per group", "3")
+    browser.type("Order within a group", "strict")
+    assert not browser.find("#settings-history").is_displayed(), "the store keeps no history"
+    browser.press("Save")
+    browser.wait(lambda: 'group_limit: unset -> 3; group_order: unset -> "strict"' in browser.find("#last-change").text, "the saved settings")
+    assert client.topic("made.here")["settings"] == {"dead_letter_expired": False, "backoff": "fixed:10s", "group_limit": 3, "group_order": "strict"}
     browser.type("Wait between attempts", "nonsense")
     browser.press("Save")
     browser.sees("'backoff' is 'nonsense'")
@@ -294,13 +322,13 @@ def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
     browser.type("Error contains", "timed")
     browser.press("Redrive 2 jobs", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["ready"] == 2, 20)
-    more(browser, "Purge*")
+    browser.more("Purge*")
     browser.type("Error contains", "410")
     browser.wait(lambda: browser.button("Purge 4 jobs", browser.dialog()), "how many")
     browser.keys(Keys.ESCAPE)
     browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
     assert client.topic("bin")["counts"]["dead"] == 4, "Escape changes nothing"
-    more(browser, "Purge*")
+    browser.more("Purge*")
     browser.type("Which jobs", "Delayed, including jobs that wait for a retry")
     browser.press("Purge 1 job", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["delayed"] == 0, 20)
@@ -310,7 +338,7 @@ def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
 def test_a_topic_is_deleted_only_by_its_name(browser, client):
     client.push("doomed", "one")
     browser.open("#/topics/doomed", is_new=True)
-    more(browser, "Delete*")
+    browser.more("Delete*")
     browser.wait(lambda: browser.find("#delete-name"), "the name").send_keys("doome")
     assert not browser.button("Delete the topic", browser.dialog()).is_enabled()
     browser.find("#delete-name").send_keys("d")
@@ -323,9 +351,13 @@ def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
     browser.open("#/topics/calls/delivery", is_new=True)
     form = lambda: browser.find('form[data-group="deliver"]')  # noqa: E731
     browser.wait(form, "the form")
-    browser.type("to", f"{endpoint.url}/hook/{{id}}", form())
+    browser.type("URL", f"{endpoint.url}/hook/{{id}}", form())
+    browser.wait(lambda: f"URL: Default: none → {endpoint.url}/hook/{{id}}" in browser.find(".difference", form()).text, "a preview of the difference")
     browser.press("Save", form)
     eventually(lambda: client.topic("calls")["settings"].get("deliver", {}).get("to") == f"{endpoint.url}/hook/{{id}}", 20)
+    client.good("PATCH", "/v1/topics/calls", b'{"ttl":"1h"}', {"Content-Type": "application/json"})
+    browser.open("#/topics/calls/delivery", is_new=True)
+    browser.wait(lambda: re.search(r"by anonymous.* deliver: unset -> .*/hook/", browser.find("#last-change").text), "who set the target, although another setting was changed later")
     browser.press("Send a sample")
     browser.sees("200")
     assert [call for call in endpoint.calls if call.path.startswith("/hook/")]
@@ -334,7 +366,14 @@ def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
     client.push_batch([{"topic": "calls", "body": "x", "backoff": "fixed:100ms"} for _ in range(30)])
     browser.sees("open: nothing is sent", 40)
     endpoint.answer = lambda call: 200
-    browser.press("Remove the target")
+    browser.size(PHONE)
+    browser.more("Remove the target", form)
+    browser.press("Cancel", browser.dialog)
+    browser.press("More", form)
+    edges = browser.script("const box = document.querySelector('form .menu-list').getBoundingClientRect(), button = document.querySelector('form summary').getBoundingClientRect(); return [box.left, box.right, box.top - button.bottom]")
+    browser.size(DESK)
+    assert edges[0] >= 0 and edges[1] <= PHONE[0] and 0 <= edges[2] < 20, f"the menu is below its button on a phone: {edges}"
+    browser.more("Remove the target", form)
     browser.press("Remove the target", browser.dialog)
     eventually(lambda: "deliver" not in client.topic("calls")["settings"], 20)
 
@@ -378,7 +417,7 @@ def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client)
     eventually(lambda: client.call("GET", "/v1/topics/try/jobs/test%2F1%3F%23%26%25").json()["due_at"] > before, 20)
     browser.press("Run now")
     eventually(lambda: client.topic("try")["counts"]["ready"] == 1, 20)
-    more(browser, "Cancel the job*")
+    browser.more("Cancel the job*")
     browser.press("Cancel the job", browser.dialog)
     eventually(lambda: client.topic("try")["totals"]["cancelled"] == 1, 20)
 
@@ -388,7 +427,7 @@ def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client)
     (job,) = client.take("held", consumer="worker <b>1</b>", lease_for="1h")
     browser.open("#/topics/held/jobs/one", is_new=True)
     browser.sees("worker <b>1</b>")
-    more(browser, "Cancel the job*")
+    browser.more("Cancel the job*")
     browser.press("Request the cancel", browser.dialog)
     browser.sees("A cancel was requested", 20)
     assert client.call("GET", "/v1/topics/held/jobs/one").json()["cancel_requested"] is True
@@ -850,12 +889,12 @@ def test_only_actions_that_can_work_are_offered(browser, client):
 
 def test_a_job_leads_to_its_trace_and_its_audit(browser, client):
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    client.push("traced", "t1", meta={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}, delay="1h")
-    client.call("POST", "/v1/topics/traced/run", b'{"ids":["t1"]}', {"Content-Type": "application/json"})
+    fail(client, "traced", "t1", "no", meta={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+    client.good("POST", "/v1/topics/traced/redrive?id=t1")
     browser.open("#/topics/traced/jobs/t1", is_new=True)
     browser.wait(lambda: trace in browser.find("#trace-id").text, "the trace id")
-    browser.press("Changes of this job in the log of the server")
-    browser.wait(lambda: browser.find("#audit").text.count("\n") >= 1, "lines, or that there are none")
+    browser.press("Redrives of this job in the log of the server")
+    browser.wait(lambda: "topic redriven" in browser.find("#audit").text, "the redrive")
 
 
 # ---- events, runbooks, keys ----
@@ -1078,7 +1117,7 @@ def test_dialogs_are_accessible(browser):
     source = axe_text()
     for place, words in (("#/topics/story", "Push a job*"), ("#/topics/story", "Purge*"), ("#/topics/story", "Delete*"), ("#/topics/story", "Pause*")):
         browser.open(place, is_new=True)
-        (more if words in ("Purge*", "Delete*") else Browser.press)(browser, words)
+        (Browser.more if words in ("Purge*", "Delete*") else Browser.press)(browser, words)
         browser.dialog()
         assert not browser.axe(source), words
 

@@ -140,6 +140,13 @@ class Browser:
 
         self.wait(click, f"button '{words}' to press")
 
+    def more(self, words, within=lambda: None):
+        """Chooses an action of the menu."""
+        self.wait(lambda: self.all("details.menu", within())[0], "the menu")
+        if not self.all("details.menu[open]", within()):
+            self.press("More", within)
+        self.press(words, lambda: self.find(".menu-list", within()))
+
     def type(self, label, text, within=None):
         """Types into the field with that label."""
         def enter():
