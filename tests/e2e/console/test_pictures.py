@@ -21,6 +21,11 @@ def pages():
     return [name for name, _, _ in module.PAGES]
 
 
+def test_the_script_has_each_page():
+    modules = re.findall(r'^    (\w+): \(\) => import\(', (REPO / "console" / "main.js").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(modules) > 10 and set(modules) - {"overview"} <= set(pages())
+
+
 def sizes(directory):
     return {path.name: path.stat().st_size for path in (directory / "console.png", *sorted((directory / "console").iterdir()))}
 
