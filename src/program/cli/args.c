@@ -4,6 +4,7 @@
 #include "cli/credentials.h"
 #include "cli/local_time.h"
 #include "cli/profiles.h"
+#include "cli/show.h"
 #include "cli/url.h"
 
 #include "base/duration.h"
@@ -338,4 +339,14 @@ const char *cli_of_profile(const struct cli_args *args)
     snprintf(text, sizeof text, args->profile ? " of profile '%s'" : "%s",
              args->profile ? args->profile : "");
     return text;
+}
+
+void cli_announce(const struct cli_args *args, const char *verb, const char *topic)
+{
+    char line[1024];
+    if (!args->profile || args->json)
+        return;
+    snprintf(line, sizeof line, "%s '%s'%s", verb, topic, cli_of_profile(args));
+    show_disarm(line);
+    fprintf(stderr, "%s\n", line);
 }

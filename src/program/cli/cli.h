@@ -99,6 +99,9 @@ int cli_check_url(const char *text);
 /* Returns " of profile 'NAME'" for a sentence about a server, or "" without a profile. Valid until the
  * next call. */
 const char *cli_of_profile(const struct cli_args *args);
+/* Prints which topic of which profile is about to lose jobs, on standard error: "purging 't' of
+ * profile 'prod'". Prints nothing without a profile or with --json. */
+void cli_announce(const struct cli_args *args, const char *verb, const char *topic);
 
 #define CLI_URL_DEFAULT "http://127.0.0.1:8279"
 

@@ -11,16 +11,23 @@ static void print_names(void)
     printf("%s%s", command == cli_command_after(NULL) ? "" : " ", command->name);
 }
 
+/* Returns the first argument in a form of the usage. */
+static const char *first_argument(const char *form)
+{
+    form += strcspn(form, " ");
+    return form + strspn(form, " [");
+}
+
 /* Prints the literal words after the command: "show" and "set" of "topic show TOPIC | topic set
- * TOPIC". Each is surrounded by `before` and `after`. */
+ * TOPIC" or of "topic show|set". Each is surrounded by `before` and `after`. */
 static void print_words(const struct cli_syntax *syntax, const char *before, const char *after)
 {
     for (const char *usage = syntax->usage; usage; usage = strstr(usage, " | ")) {
         usage += strncmp(usage, " | ", 3) == 0 ? 3 : 0;
-        const char *word = usage + strcspn(usage, " ");
-        word += *word == ' ';
-        size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz");
-        if (len > 0 && (word[len] == ' ' || word[len] == '\0'))
+        size_t len;
+        for (const char *word = first_argument(usage);
+             (len = strspn(word, "abcdefghijklmnopqrstuvwxyz")) > 0 && strchr(" |]", word[len]);
+             word += len + (word[len] == '|'))
             printf("%s%.*s%s", before, (int)len, word, after);
     }
 }
@@ -93,12 +100,16 @@ static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_
         }
         putchar('\'');
     }
-    fputs(" \\\n            '1:word:(", stdout);
-    if (strncmp(syntax->usage, "help", 4) == 0)
-        print_names();
-    else
-        print_words(syntax, "", " ");
-    puts(")' '*:word:_tarry_words' ;;");
+    bool is_help = strncmp(syntax->usage, "help", 4) == 0;
+    if (is_help || *first_argument(syntax->usage) >= 'a') { /* a literal word */
+        fputs(" \\\n            '1:word:(", stdout);
+        if (is_help)
+            print_names();
+        else
+            print_words(syntax, "", " ");
+        fputs(")'", stdout);
+    }
+    puts(" '*:word:_tarry_words' ;;");
 }
 
 static void print_zsh(void)

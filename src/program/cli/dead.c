@@ -264,6 +264,8 @@ static int check_purge(struct call *call)
                          call_argument(call, 0), cli_of_profile(&call->args));
     if (!call_value(call, "state") && is_of_the_dead(call))
         call_set(call, "state", "dead");
+    if (!call_value(call, "dry-run"))
+        cli_announce(&call->args, "purging", call_argument(call, 0));
     return -1;
 }
 

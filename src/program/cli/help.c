@@ -218,11 +218,11 @@ int cli_main(int argc, char **argv)
         name = "version";
     if (strcmp(name, "__complete") == 0) /* called by the completion scripts */
         return complete_print(argc - 2, argv + 2);
+    if (asks_for_json(argv + 1))
+        cli_errors_as_json();
     const struct cli_command *command = cli_command_find(name);
     if (!command)
         return unknown_command(name);
-    if (asks_for_json(argv + 1))
-        cli_errors_as_json();
     int exit_code = -1;
     if (command->run != help_command && command->run != version_command)
         exit_code = environment_check(environ);

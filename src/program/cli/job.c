@@ -415,6 +415,8 @@ static int check_cancel(struct call *call)
     if (!call_value(call, "yes") && !call_value(call, "dry-run"))
         return cli_usage("removes jobs of '%s'%s and cannot be undone, add --yes",
                          call_argument(call, 0), cli_of_profile(&call->args));
+    if (!call_value(call, "dry-run"))
+        cli_announce(&call->args, "cancelling jobs of", call_argument(call, 0));
     return -1;
 }
 

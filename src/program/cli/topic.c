@@ -351,6 +351,8 @@ static int check_topic(struct call *call)
         return cli_usage("'--dry-run' is for 'tarry topic apply', leave it out");
     if (strcmp(verb, "show") == 0 && rest)
         return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'", rest);
+    if (is_delete)
+        cli_announce(&call->args, "deleting", call_argument(call, 1));
     return -1;
 }
 
@@ -537,7 +539,7 @@ static int make_topics(struct call *call, const struct slice *body)
         return watch_topics(call, pause_ms);
     bool is_one = name && !strpbrk(name, "*?[");
     int exit_code = is_one ? fetch_topic(call, name) : fetch_topics(call);
-    if (is_one && exit_code == CLI_NOTHING && strcmp(name, "list") == 0)
+    if (is_one && exit_code == CLI_NOTHING && strcmp(name, "list") == 0 && !call->args.json)
         cli_error("'tarry topics' lists all topics");
     if (is_one)
         return exit_code;

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from server import BINARY, REPO, eventually, free_port
+from ways_in import cli_commands
 
 OK, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
 
@@ -48,7 +49,9 @@ def test_help_lists_every_command_and_the_exit_codes():
     for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "topic", "tail", "deliver", "pause", "resume", "redrive",
                     "purge", "run", "batch", "close", "members", "work", "export", "import", "bench", "fsck", "version", "help"):
         assert f"\n  {command} " in out
-    assert "exit codes:" in out
+    sections = dict(re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", out, re.M))
+    assert list(sections) == ["Jobs", "Schedules", "Topics", "Server", "Stored data", "Help", "exit codes"]
+    assert "  push " in sections["Jobs"] and "  fsck " in sections["Stored data"]
     for command in ("push", "take", "work", "purge", "topic", "deliver", "export", "import", "fsck", "serve"):
         code, out, err = local("help", command)
         assert code == OK and out.startswith(f"usage: tarry {command}") and not err
@@ -77,6 +80,7 @@ def test_features_are_printed_as_text_and_json():
         (["psuh"], "unknown command 'psuh', did you mean 'tarry push'"),
         (["frobnicate"], "unknown command 'frobnicate', see 'tarry help'"),
         (["ls"], "unknown command 'ls', use 'tarry topics' or 'tarry list TOPIC'"),
+        (["rm", "t"], "unknown command 'rm', use 'tarry cancel TOPIC ID' or 'tarry topic delete TOPIC'"),
         (["unpause"], "unknown command 'unpause', use 'tarry resume'"),
         (["consume", "t"], "unknown command 'consume', use 'tarry take TOPIC' or 'tarry work TOPIC'"),
         (["help", "dlq"], "unknown command 'dlq', use 'tarry list TOPIC --state dead'"),
@@ -136,6 +140,14 @@ def test_a_wrong_command_line_is_refused_with_advice(arguments, expected):
     code, _, err = local(*arguments)
     assert code == USAGE, err
     assert err.startswith("tarry: ") and expected in err
+
+
+def test_hints_for_wrong_words_name_commands():
+    table = re.findall(r'^    {"(\w+)", "(tarry .*)"},$', (REPO / "src/program/cli/help.c").read_text(encoding="utf-8"), re.M)
+    commands = cli_commands()
+    assert len(table) > 40 and not {word for word, _ in table} & set(commands), "a command is never an unknown word"
+    for command, verb in {match for _, instead in table for match in re.findall(r"tarry ([a-z]+)(?: ([a-z]+))?", instead)}:
+        assert command in commands and re.search(rf"^usage: tarry {command}\b.*\b{verb}", local("help", command)[1]), (command, verb)
 
 
 def test_the_demo_names_the_stores_that_it_starts():
@@ -622,8 +634,17 @@ def test_errors_are_json_on_request(server):
     assert (problem["code"], problem["status"]) == ("not_found", 404) and problem["error"].startswith("there is no job 'a' in topic 't'")
     code, out, err = local("push", "--json")
     assert (code, out) == (USAGE, "") and json.loads(err)["error"].startswith("too few arguments")
+    code, out, err = local("psuh", "--json")
+    assert (code, out) == (USAGE, "") and json.loads(err)["error"] == "unknown command 'psuh', did you mean 'tarry push'"
+    code, out, err = local("topics", "list", "--json", "--url", server.url)
+    assert (code, out) == (NOTHING, "") and json.loads(err)["code"] == "not_found"
     code, out, err = local("topics", "--json", "--url", f"http://127.0.0.1:{free_port()}")
     assert code == UNREACHABLE and json.loads(err)["error"].startswith("cannot reach 'http://127.0.0.1:")
+
+
+def test_topics_list_is_answered_with_advice(server):
+    code, out, err = local("topics", "list", "--url", server.url)
+    assert (code, out) == (NOTHING, "") and err.endswith("tarry: 'tarry topics' lists all topics\n")
 
 
 def test_pause_and_resume(tarry):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import yaml
-from server import BINARY, REPO
+from server import BINARY, REPO, eventually
 from ways_in import cli_commands
 
 
@@ -75,9 +75,17 @@ def test_pages_are_without_a_fault_for_mandoc_and_groff():
         assert not faults, (name, faults)
 
 
-def offered(shell, script):
+@pytest.fixture
+def orders(server):
+    """A server with the topics mails and orders."""
+    for topic in ("mails", "orders"):
+        server.cli("push", topic, "a", "--body", "x")
+    return server
+
+
+def offered(shell, script, url):
     """The completions of another shell, without the user's own files."""
-    environment = {"PATH": path_with_tarry(), "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": "http://127.0.0.1:1"}
+    environment = {"PATH": path_with_tarry(), "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": url}
     done = subprocess.run([*shell, script], input=printed("help", "--completion", shell[0]), capture_output=True, text=True, timeout=60, check=False,
                           env=environment)
     assert done.returncode == 0, done.stderr
@@ -85,36 +93,41 @@ def offered(shell, script):
 
 
 @pytest.mark.thorough("needs fish")
-def test_fish_offers_commands_and_options():
+def test_fish_offers_commands_options_and_values(orders):
     def completions(line):
-        return [word.split("\t")[0] for word in offered(["fish", "--no-config", "-c"], f"source -; complete -C '{line}'").splitlines()]
+        return [word.split("\t")[0] for word in offered(["fish", "--no-config", "-c"], f"source -; complete -C '{line}'", orders.url).splitlines()]
     assert set(cli_commands()) <= set(completions("tarry "))
     assert completions("tarry pu") == ["purge", "push"]
     assert "--on-conflict" in completions("tarry push --on")
     assert {"show", "set"} <= set(completions("tarry topic s"))
     assert {"retrying", "ready"} <= set(completions("tarry list orders --state re"))
+    eventually(lambda: {"mails", "orders"} <= set(completions("tarry push ")))  # within 2 s, or nothing is offered
+    assert completions("tarry topic set orders max_") == ["max_attempts=", "max_jobs="]
+    assert {"replace", "keep"} <= set(completions("tarry push orders --on-conflict "))
 
 
 @pytest.mark.thorough("needs zsh")
-def test_zsh_offers_commands_and_options(tmp_path):
-    """Completes in a terminal, the only place where zsh does: types a line and two tabs, and returns the screen."""
+def test_zsh_offers_commands_options_and_values(tmp_path, orders):
+    """Completes in a terminal, the only place where zsh does: types a line and two tabs, waits for a word, and returns the screen."""
     (tmp_path / "_tarry").write_text(printed("help", "--completion", "zsh"), encoding="utf-8")
-    def screen(line):
+    def screen(line, word):
         script = f"""
 zmodload zsh/zpty; zpty z zsh -f -i
 zpty -w z "PS1=; fpath=({tmp_path} \\$fpath); autoload -Uz compinit; compinit -u -D; zstyle ':completion:*' list-prompt ''; LISTMAX=1000; print REA''DY"
 zpty -r z text '*REA*DY*READY*'
 zpty -w -n z $'{line}\t\t'
-sleep 1
+zpty -r z text '*{word}*'; print -r -- $text
 zpty -w z $'\x15 print EN''D'
 while zpty -r z text; do print -r -- $text; [[ $text != *END* ]] || break; done
 """
-        environment = {"PATH": path_with_tarry(), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": "http://127.0.0.1:1"}
+        environment = {"PATH": path_with_tarry(), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": orders.url}
         return subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
-    seen = screen("tarry ")
-    assert all(command in seen for command in ("push", "take", "serve", "topics")), seen
-    assert "--on-conflict" in screen("tarry push --on-c")
-    assert "retrying" in screen("tarry list orders --state ")
+    seen = screen("tarry ", "topics")
+    assert all(command in seen for command in ("push", "take", "serve")), seen
+    assert "resume" in screen("tarry schedule ", "backfill")
+    for line, word in (("tarry push --on-c", "--on-conflict"), ("tarry list orders --state ", "retrying"), ("tarry push ", "orders"),
+                       ("tarry topic set orders max_", "max_attempts="), ("tarry push orders --on-conflict ", "replace")):
+        assert word in screen(line, word)
 
 
 @pytest.mark.parametrize("name", ["tarry", "tarry.conf", "tarry-push", "tarry-fsck", "tarry-topic"])
@@ -131,11 +144,11 @@ def path_with_tarry():
     return f"{BINARY.resolve().parent}:{os.environ['PATH']}"
 
 
-def completed(*words, url="http://127.0.0.1:1"):
+def completed(*words, url="http://127.0.0.1:1", **variables):
     """The completions of bash for the last word."""
     script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script, "bash", "/dev/stdin", "tarry", *words], input=printed("help", "--completion", "bash"),
-                          capture_output=True, text=True, timeout=30, check=True, env={"PATH": path_with_tarry(), "TARRY_URL": url})
+                          capture_output=True, text=True, timeout=30, check=True, env={"PATH": path_with_tarry(), "TARRY_URL": url, **variables})
     assert not done.stderr, done.stderr
     return done.stdout.split()
 
@@ -144,6 +157,8 @@ def test_bash_completes_commands_and_their_options():
     assert completed("pu") == ["push", "purge"]
     assert completed("push", "--on") == ["--on-conflict", "--once", "--once-for", "--on-dead"]
     assert completed("topic", "s") == ["show", "set"]
+    assert completed("schedule", "re") == ["resume"]
+    assert completed("clock", "") == ["show", "advance", "reset"]
     assert completed("help", "fs") == ["fsck"]
     assert completed("push", "a-topic", "pu") == []
     assert sorted(completed("")) == sorted([*cli_commands(), "--help", "--version"])
@@ -151,9 +166,8 @@ def test_bash_completes_commands_and_their_options():
         assert set(completed(command, "-")) == {"--help", *(f"--{name}" for name in options(command))}, command
 
 
-def test_bash_completes_topics_values_and_settings(server):
-    for topic in ("orders", "mails"):
-        server.cli("push", topic, "a", "--body", "x")
+def test_bash_completes_topics_values_and_settings(orders):
+    server = orders
     topics = ["mails", "orders"]
     for words in (["push", ""], ["push", "--delay", "1h", ""], ["topic", "show", ""], ["deliver", "test", ""], ["tail", "orders", ""], ["work", ""], ["topics", ""], ["purge", ""]):
         assert completed(*words, url=server.url) == topics, words
@@ -167,6 +181,17 @@ def test_bash_completes_topics_values_and_settings(server):
     assert completed("members", "orders", "a", "--outcome", "") == ["unfinished", "acked", "dead", "cancelled", "expired"]
     assert completed("topics", "--sort", "d") == ["delayed", "dead"]
     assert completed("topic", "set", "orders", "max_") == ["max_attempts=", "max_jobs="]
+
+
+def test_bash_completes_profiles_and_the_topics_of_a_profile(tmp_path, orders):
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    for name, url in (("prod", orders.url), ("test", "http://127.0.0.1:1")):
+        subprocess.run([BINARY, "profile", "add", name, "--url", url], env={**os.environ, **home}, capture_output=True, timeout=30, check=True)
+    assert completed("topics", "--profile", "", **home) == completed("profile", "remove", "", **home) == ["prod", "test"]
+    assert completed("topics", "--profile", "p", **home) == ["prod"]
+    for words, variables in ((["push", "--profile", "prod", ""], {}), (["push", ""], {"TARRY_PROFILE": "prod"})):
+        eventually(lambda: completed(*words, **home, **variables) == ["mails", "orders"])  # noqa: B023
+    assert completed("push", "--profile", "test", "", url=orders.url, **home) == []
 
 
 def test_completions_have_each_setting_of_the_api():

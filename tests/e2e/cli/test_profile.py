@@ -19,6 +19,7 @@ def tarry(tmp_path):
         done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=tmp_path, env=environment)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr
+        run.stderr = done.stderr
         return done.stdout if code == OK else done.stderr
 
     return run
@@ -44,7 +45,8 @@ def test_a_profile_sends_its_token_and_no_other(tarry, tmp_path):
         tarry("profile", "add", "prod", "--url", server.url, "--token-file", "ops.token")
         tarry("profile", "add", "bare", "--url", server.url)
         tarry("topics", "--profile", "prod", TARRY_TOKEN="wrong")
-        assert "requires a token" in tarry("topics", "--profile", "bare", code=REFUSED, TARRY_TOKEN=secret)
+        refused = tarry("topics", "--profile", "bare", code=REFUSED, TARRY_TOKEN=secret)
+        assert "requires a token, give --token-file FILE or set TARRY_TOKEN_FILE" in refused
         tarry("topics", "--profile", "bare", "--token-file", "ops.token")
     finally:
         server.terminate()
@@ -64,11 +66,28 @@ def test_profiles_are_listed_and_removed(tarry, tmp_path):
     assert "no profile 'prod'" in tarry("profile", "remove", "prod", code=NOTHING)
 
 
-def test_the_profile_is_shown_before_jobs_are_removed(tarry, server):
+def test_top_shows_the_profile(tarry, server):
     tarry("profile", "add", "prod", "--url", server.url)
-    for command in (("purge", "t"), ("topic", "delete", "t"), ("cancel", "t", "--id-prefix", "a")):
-        assert "'t' of profile 'prod'" in tarry(*command, "--profile", "prod", code=USAGE)
-    assert f"{server.url} of profile 'prod'" in tarry("top", "--once", "--profile", "prod")
+    for options, variables in ((["--profile", "prod"], {}), ([], {"TARRY_PROFILE": "prod"})):
+        assert f"{server.url} of profile 'prod'" in tarry("top", "--once", *options, **variables)
+    assert "of profile" not in tarry("top", "--once", "--url", server.url, TARRY_PROFILE="prod")
+
+
+@pytest.mark.parametrize("command, filters, line", [
+    (["purge"], [], "purging '{}'"),
+    (["topic", "delete"], [], "deleting '{}'"),
+    (["cancel"], ["--id-prefix", "a"], "cancelling jobs of '{}'"),
+])
+def test_the_profile_is_shown_before_jobs_are_removed(tarry, server, command, filters, line):
+    tarry("profile", "add", "prod", "--url", server.url)
+    uses = [(["--profile", "prod"], {}, True), ([], {"TARRY_PROFILE": "prod"}, True), (["--profile", "prod", "--json"], {}, False), (["--url", server.url], {}, False)]
+    for number, (options, variables, is_shown) in enumerate(uses):
+        topic = f"t{number}"
+        tarry("push", topic, "a", "--body", "x", *options, **variables)
+        if is_shown:
+            assert f"'{topic}' of profile 'prod'" in tarry(*command, topic, *filters, *options, code=USAGE, **variables)
+        tarry(*command, topic, *filters, "--yes", *options, **variables)
+        assert tarry.stderr == (f"{line.format(topic)} of profile 'prod'\n" if is_shown else "")
 
 
 @pytest.mark.parametrize("arguments, expected", [
