@@ -88,6 +88,7 @@ def test_it_waits_for_a_server_that_is_away(start_server):
         terminal.until(lambda lines: "does not answer" in lines[1] and "apples" in lines[7])
         server.start(port)
         terminal.until(lambda lines: re.match(SENTENCE, lines[1]) and "apples" in lines[7])
+        terminal.until(lambda lines: re.search(r" takes wait, 1 connection$", lines[4]))  # its own
         terminal.press(b"q")
         assert terminal.end() == 0
 

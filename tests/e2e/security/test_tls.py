@@ -331,6 +331,10 @@ def test_a_certificate_may_be_required(start_server, authority, tmp_path):
     stranger.sign("billing", names=None, common_name="billing")
     server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "require", "--log-level", "debug")
     assert Sealed(server.tls_port, authority, client="billing").call("GET", "/v1/topics").status == 200
+    for arguments in (["profile", "add", "prod", "--url", f"https://localhost:{server.tls_port}", "--ca", authority.file, "--cert", authority.certificate("billing"),
+                       "--key", authority.key("billing")], ["topics", "--profile", "prod"]):
+        called = subprocess.run([BINARY, *arguments], env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}, capture_output=True, text=True, check=False)
+        assert called.returncode == 0, called.stderr
     for context in (authority.context(), stranger.context("billing")):
         context.load_verify_locations(authority.file)
         with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3: the client learns of it with the first answer
