@@ -150,22 +150,13 @@ function end_as(array $step): mixed
 }
 
 /**
- * Works in a process of its own, until a grace is read from the pipe.
+ * The handler that treats jobs by the plan.
  *
- * @param array<string, mixed> $request
- * @return array{int, resource}
+ * @param array<string, mixed> $plan
  */
-function start_worker(Client $client, array $request): array
+function handler(string $name, array $plan): Closure
 {
-    [$mine, $its] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
-    $pid = pcntl_fork();
-    if ($pid !== 0) {
-        fclose($its);
-        return [$pid, $mine];
-    }
-    $name = $request['name'];
-    $handle = static function (Job $job) use ($name, $request): mixed {
-        $plan = $request['handlers'][$job->topic] ?? $request['handler'];
+    return static function (Job $job) use ($name, $plan): mixed {
         say(['event' => 'began', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'delivery' => $job->delivery]);
         $steps = $plan['by_attempt'] ?? [$plan];
         $step = $steps[min($job->attempt, count($steps)) - 1];
@@ -184,19 +175,37 @@ function start_worker(Client $client, array $request): array
         }
         return end_as($step);
     };
+}
+
+/**
+ * Works in a process of its own, until a grace is read from the pipe.
+ *
+ * @param array<string, mixed> $request
+ * @return array{int, resource}
+ */
+function start_worker(Client $client, array $request): array
+{
+    [$mine, $its] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+    $pid = pcntl_fork();
+    if ($pid !== 0) {
+        fclose($its);
+        return [$pid, $mine];
+    }
+    $name = $request['name'];
+    $handlers = array_map(static fn (array $plan): Closure => handler($name, $plan), $request['handlers'] ?? []);
     $done = static fn (Job $job, string $outcome) =>
         say(['event' => 'ended', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'outcome' => $outcome]);
     $error = static fn (Throwable $fault, string $what) => fwrite(STDERR, date('H:i:s') . " $what: {$fault->getMessage()}\n");
     $worker = new Worker(
         $client,
-        isset($request['handlers']) ? array_map(static fn (): Closure => $handle, $request['handlers']) : $request['topics'],
-        isset($request['handlers']) ? null : $handle,
+        $handlers ?: $request['topics'],
+        $handlers ? null : handler($name, $request['handler']),
+        ...array_intersect_key($request, ['log' => true]),
         concurrency: $request['concurrency'],
         lease: $request['lease_ms'] / 1000,
         onDone: $done,
         onError: $error,
         consumer: $request['consumer'] ?? null,
-        log: $request['log'] ?? true,
     );
     pcntl_async_signals(true);
     pcntl_signal(SIGUSR1, static fn () => $worker->stop((float) fgets($its)));

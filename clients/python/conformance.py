@@ -209,8 +209,25 @@ class Adapter:
     def worker(self, request):
         name = request["name"]
 
+        def done(taken, outcome, _):
+            show({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
+
+        if "handlers" in request:
+            topics = [{topic: self.handler(name, plan) for topic, plan in request["handlers"].items()}]
+        else:
+            topics = [request["topics"], self.handler(name, request["handler"])]
+        options = {"log": request["log"]} if "log" in request else {}
+        worker = tarry.Worker(self.client, *topics, **options, concurrency=request["concurrency"],
+                              lease=request["lease_ms"] / 1000, consumer=request.get("consumer"), on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
+        self.workers[name] = worker
+        if self.is_async:
+            asyncio.run_coroutine_threadsafe(worker.run_async(), self.loop)
+        else:
+            threading.Thread(target=worker.run, kwargs={"signals": False}, daemon=True).start()
+        return {}
+
+    def handler(self, name, plan):
         def step_of(taken):
-            plan = request["handlers"][taken.topic] if "handlers" in request else request["handler"]
             return plan["by_attempt"][min(taken.attempt, len(plan["by_attempt"])) - 1] if "by_attempt" in plan else plan
 
         def begin(taken):
@@ -250,19 +267,7 @@ class Adapter:
                 return None
             return end(step)
 
-        def done(taken, outcome, _):
-            show({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
-
-        handler = handle_async if self.is_async else handle
-        topics = [dict.fromkeys(request["handlers"], handler)] if "handlers" in request else [request["topics"], handler]
-        worker = tarry.Worker(self.client, *topics, log=request.get("log", True), concurrency=request["concurrency"],
-                              lease=request["lease_ms"] / 1000, consumer=request.get("consumer"), on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
-        self.workers[name] = worker
-        if self.is_async:
-            asyncio.run_coroutine_threadsafe(worker.run_async(), self.loop)
-        else:
-            threading.Thread(target=worker.run, kwargs={"signals": False}, daemon=True).start()
-        return {}
+        return handle_async if self.is_async else handle
 
     def stop(self, request):
         self.workers.pop(request["name"]).stop(request["grace_ms"] / 1000)

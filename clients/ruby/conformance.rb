@@ -212,16 +212,14 @@ class Adapter
 
   # ---- workers ----
 
-  def step_of(request, taken)
-    plan = request["handlers"] ? request["handlers"][taken.topic] : request["handler"]
+  def step_of(plan, taken)
     steps = plan["by_attempt"] or return plan
     steps[[taken.attempt, steps.size].min - 1]
   end
 
-  def handle(request, taken)
-    name = request["name"]
+  def handle(name, plan, taken)
     show({ event: "began", worker: name, id: taken.id, attempt: taken.attempt, delivery: taken.delivery })
-    step = step_of(request, taken)
+    step = step_of(plan, taken)
     show({ event: "reported", worker: name, id: taken.id, done: taken.report_progress(step["progress"]) }) if step["progress"]
     if taken.sleep(seconds(step, "sleep_ms") || 0)
       show({ event: "notified", worker: name, id: taken.id, cancel_requested: taken.cancel_requested? })
@@ -244,11 +242,11 @@ class Adapter
                 on_done: ->(taken, outcome, _) { show({ event: "ended", worker: name, id: taken.id, attempt: taken.attempt, outcome: outcome }) },
                 on_error: ->(error, what) { warn "#{what}: #{error.message}" } }
     options[:logger] = nil if request["log"] == false
-    handler = ->(taken) { handle(request, taken) }
+    handler_of = ->(plan) { ->(taken) { handle(name, plan, taken) } }
     made = if request["handlers"]
-             Tarry::Worker.new(@client, request["handlers"].transform_values { handler }, **options)
+             Tarry::Worker.new(@client, request["handlers"].transform_values(&handler_of), **options)
            else
-             Tarry::Worker.new(@client, request["topics"], **options, &handler)
+             Tarry::Worker.new(@client, request["topics"], **options, &handler_of.call(request["handler"]))
            end
     @workers[name] = made
     Thread.new { made.run(signals: false) }

@@ -394,8 +394,13 @@ impl Adapter {
 
     fn start_worker(&mut self, request: Value) {
         let name = text(&request, "name").to_string();
-        let mut worker =
-            Worker::new(&self.client).signals(false).log(request["log"] != false).concurrency(request["concurrency"].as_u64().unwrap_or(1) as usize);
+        let mut worker = Worker::new(&self.client).signals(false).concurrency(request["concurrency"].as_u64().unwrap_or(1) as usize);
+        if let Some(logged) = request["log"].as_bool() {
+            worker = worker.log(logged);
+            if logged && log::set_logger(&Log).is_ok() {
+                log::set_max_level(log::LevelFilter::Warn);
+            }
+        }
         worker = worker.lease(time(&request, "lease_ms").unwrap_or(Duration::from_secs(60)));
         if let Some(consumer) = request["consumer"].as_str() {
             worker = worker.consumer(consumer);
@@ -411,10 +416,13 @@ impl Adapter {
             };
             show(&json!({"event": "ended", "worker": own, "id": job.id, "attempt": job.attempt, "outcome": outcome}));
         });
-        let topics = request["handlers"].as_object().map_or_else(|| texts(&request, "topics"), |handlers| handlers.keys().cloned().collect());
-        for topic in topics {
-            let (request, name) = (request.clone(), name.clone());
-            worker = worker.topic(topic, move |job| handle(&request, &name, job));
+        let plans: Vec<(String, Value)> = match request["handlers"].as_object() {
+            Some(handlers) => handlers.clone().into_iter().collect(),
+            None => texts(&request, "topics").into_iter().map(|topic| (topic, request["handler"].clone())).collect(),
+        };
+        for (topic, plan) in plans {
+            let name = name.clone();
+            worker = worker.topic(topic, move |job| handle(&plan, &name, job));
         }
         self.workers.insert(name, worker.start().0);
     }
@@ -429,9 +437,8 @@ impl tarry::Leases for Given<'_> {
     }
 }
 
-fn handle(request: &Value, worker: &str, job: &Taken) -> Result<Option<Body>, Failure> {
+fn handle(plan: &Value, worker: &str, job: &Taken) -> Result<Option<Body>, Failure> {
     show(&json!({"event": "began", "worker": worker, "id": job.id, "attempt": job.attempt, "delivery": job.delivery}));
-    let plan = request["handlers"].get(&job.topic).unwrap_or(&request["handler"]);
     let step = match plan["by_attempt"].as_array() {
         Some(steps) => &steps[(job.attempt as usize).min(steps.len()) - 1],
         None => plan,
@@ -473,8 +480,6 @@ impl log::Log for Log {
 }
 
 fn main() {
-    log::set_logger(&Log).expect("there is no other logger");
-    log::set_max_level(log::LevelFilter::Warn);
     let mut adapter = Adapter { client: Client::new().expect("a client"), taken: HashMap::new(), workers: HashMap::new() };
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");

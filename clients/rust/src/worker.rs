@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::error::Error as StdError;
+use std::io::Write;
 use std::ops::Deref;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -378,7 +379,8 @@ impl Worker {
         self
     }
 
-    /// Sets whether failures go to the crate `log`, with the target `tarry`; true by default.
+    /// Sets whether failures go to the crate `log`, with the target `tarry`, or to standard error if the program has no logger or has set its
+    /// level to off; true by default.
     pub fn log(mut self, logged: bool) -> Worker {
         self.shared.is_logging = logged;
         self
@@ -831,7 +833,7 @@ impl Shared {
         thread::spawn(move || {
             for job in jobs {
                 if let (Err(fault), true) = (codec.delete_stored(&job), is_logging) {
-                    log::warn!(target: "tarry", "the stored body of job {}/{} cannot be deleted: {fault}", job.topic, job.id);
+                    log_failure(&format!("the stored body of job {}/{} cannot be deleted: {fault}", job.topic, job.id));
                 }
             }
         });
@@ -852,7 +854,7 @@ impl Shared {
 
     fn log(&self, text: &str) {
         if self.is_logging {
-            log::warn!(target: "tarry", "{text}");
+            log_failure(text);
         }
     }
 
@@ -870,6 +872,15 @@ impl Shared {
         if let Some(hook) = &self.on_error {
             hook(error, what);
         }
+    }
+}
+
+/// Logs a failure; without a logger, to standard error.
+fn log_failure(text: &str) {
+    if log::max_level() == log::LevelFilter::Off {
+        let _ = writeln!(std::io::stderr(), "tarry: {text}"); // nothing can be done if standard error is closed
+    } else {
+        log::warn!(target: "tarry", "{text}");
     }
 }
 

@@ -467,13 +467,10 @@ func (c *call) answer(ctx context.Context) (any, error) {
 	return nil, fmt.Errorf("no such op: %s", c.Op)
 }
 
-func (c *call) startWorker(ctx context.Context) {
-	handle := func(ctx context.Context, job *tarry.Job) error {
+// handlerOf returns the handler that treats jobs by the plan.
+func (c *call) handlerOf(plan plan) tarry.Handler {
+	return func(ctx context.Context, job *tarry.Job) error {
 		say(object{"event": "began", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "delivery": job.Delivery})
-		plan := c.Handler
-		if c.Handlers != nil {
-			plan = c.Handlers[job.Topic]
-		}
 		now := plan.step
 		if steps := plan.ByAttempt; len(steps) > 0 {
 			now = steps[min(job.Attempt, len(steps))-1]
@@ -504,6 +501,9 @@ func (c *call) startWorker(ctx context.Context) {
 		}
 		return nil
 	}
+}
+
+func (c *call) startWorker(ctx context.Context) {
 	options := tarry.WorkerOptions{
 		NoLog:       c.NoLog != nil && !*c.NoLog,
 		Concurrency: c.Concurrency, Lease: ms(c.LeaseMS), Consumer: c.Consumer,
@@ -512,11 +512,11 @@ func (c *call) startWorker(ctx context.Context) {
 		},
 		OnError: func(err error, what string) { fmt.Fprintln(os.Stderr, time.Now().Format("15:04:05.000"), what, err) },
 	}
-	worker := tarry.NewWorker(client, c.Topics, handle, options)
+	worker := tarry.NewWorker(client, c.Topics, c.handlerOf(c.Handler), options)
 	if c.Handlers != nil {
 		var handlers []tarry.TopicHandler
-		for topic := range c.Handlers {
-			handlers = append(handlers, tarry.TopicHandler{Topic: topic, Handle: handle})
+		for topic, plan := range c.Handlers {
+			handlers = append(handlers, tarry.TopicHandler{Topic: topic, Handle: c.handlerOf(plan)})
 		}
 		worker = tarry.NewTopicWorker(client, handlers, options)
 	}

@@ -324,10 +324,9 @@ public final class Conformance {
         }
     }
 
-    private static Worker worker(Request request) {
-        String name = request.text("name");
-        Worker.Handler handler = job -> {
-            Request plan = Request.of(request.has("handlers") ? Request.of(request.members.get("handlers")).members.get(job.topic()) : request.members.get("handler"));
+    /** The handler that treats jobs by the plan. */
+    private static Worker.Handler handler(String name, Request plan) {
+        return job -> {
             say(object("event", "began", "worker", name, "id", job.id(), "attempt", job.attempt(), "delivery", job.delivery()));
             List<Request> steps = plan.has("by_attempt") ? plan.requests("by_attempt") : List.of(plan);
             Request step = steps.get(Math.min(job.attempt(), steps.size()) - 1);
@@ -353,11 +352,19 @@ public final class Conformance {
                 default:
             }
         };
-        Worker.Builder builder = request.has("handlers") ? Worker.builder(client) : Worker.builder(client, request.texts("topics"), handler);
-        if (request.has("handlers")) {
-            Request.of(request.members.get("handlers")).members.keySet().forEach(topic -> builder.handler(topic, handler));
+    }
+
+    private static Worker worker(Request request) {
+        String name = request.text("name");
+        boolean isByTopic = request.has("handlers");
+        Worker.Builder builder = isByTopic ? Worker.builder(client) : Worker.builder(client, request.texts("topics"), handler(name, Request.of(request.members.get("handler"))));
+        if (isByTopic) {
+            Request.of(request.members.get("handlers")).members.forEach((topic, plan) -> builder.handler(topic, handler(name, Request.of(plan))));
         }
-        return builder.log(!Boolean.FALSE.equals(request.members.get("log"))).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms")).consumer(request.text("consumer"))
+        if (request.has("log")) {
+            builder.log((Boolean) request.members.get("log"));
+        }
+        return builder.concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms")).consumer(request.text("consumer"))
             .onDone((job, outcome, took) -> say(object("event", "ended", "worker", name, "id", job.id(), "attempt", job.attempt(), "outcome", lower(outcome))))
             .onError((fault, what) -> System.err.println(Instant.now() + " " + what + " " + fault))
             .start();
