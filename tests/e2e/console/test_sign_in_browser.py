@@ -101,6 +101,23 @@ def test_a_user_logs_in_returns_to_the_page_and_logs_out(place):
     assert not place.stored() and place.provider.count("end_session.success") == 1
 
 
+def test_a_pasted_token_of_the_provider_lets_its_user_in(place):
+    browser = place.browser
+    place.begin()
+    place.prove("quentin")
+    browser.sees("quentin")
+    token = place.secrets()[0]
+    browser.script("sessionStorage.clear()")
+    browser.driver.get("about:blank")
+    browser.open("#/topics")
+    browser.sees("Log in with your identity provider")
+    browser.script("document.querySelector('#token').focus()")
+    browser.command("Input.insertText", text=token)
+    browser.press("Log in", browser.dialog)
+    browser.sees("quentin")
+    assert "tarry-signed-in" not in place.stored()
+
+
 def test_the_request_has_pkce_and_only_its_own_values(place):
     browser = place.browser
     place.begin()
