@@ -3,11 +3,13 @@
 #include "cli/commands.h"
 #include "cli/profiles.h"
 #include "cli/topic.h"
+#include "server/config_rows.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAGS_MAX = 40, ANSWER_SECONDS = 2, TOKEN_BYTES = 64 };
+/* `tarry serve` has the most options. */
+enum { FLAGS_MAX = CONFIG_OPTIONS_MAX + 2, ANSWER_SECONDS = 2, TOKEN_BYTES = 64 };
 
 static const struct {
     const char *placeholder, *words; /* of the value of an option */

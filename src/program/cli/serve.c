@@ -43,9 +43,8 @@ static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEX
 /* Describes the command with the options of the configuration. */
 static void serve_describe(cli_help_printer *printer)
 {
-    enum { ROWS_MAX = 64 }; /* the number of bits of `given` in struct config */
-    static char helps[ROWS_MAX][OPTION_TEXT_BYTES];
-    struct cli_flag flags[ROWS_MAX + 3] = {0};
+    static char helps[CONFIG_OPTIONS_MAX][OPTION_TEXT_BYTES];
+    struct cli_flag flags[CONFIG_OPTIONS_MAX + 3] = {0};
     size_t count;
     const struct option *options = config_options(&count);
     for (size_t i = 0; i < count; i++)
