@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -85,7 +86,9 @@ func receive(number string, stream tarryv1.Queue_WorkClient) {
 func main() {
 	repeats, err := os.ReadFile(os.Args[2])
 	check(err)
-	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(string(repeats)))
+	pause := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(string(repeats)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: 20 * time.Second}))
 	check(err)
 	stub, streams := tarryv1.NewQueueClient(conn), map[string]tarryv1.Queue_WorkClient{}
 	lines := bufio.NewReader(os.Stdin)
