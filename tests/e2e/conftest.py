@@ -21,10 +21,9 @@ import doors  # noqa: E402
 from endpoint import Endpoint, write_policy  # noqa: E402
 from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown  # noqa: E402, F401: hooks
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
-from server import BINARY, Server  # noqa: E402
+from server import BINARY, FLAGS, Server  # noqa: E402
 from wings import is_left_out, lacking  # noqa: E402
 
-FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 HAS_FILES_OF_ITS_OWN = {"--wal-file", "--store", "--config", "--max-body"}
 
 

@@ -9,14 +9,13 @@ import shutil
 import time
 
 import pytest
-from conftest import FLAGS
 from pinned import environment
 from selenium import webdriver
 from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
-from server import Server
+from server import FLAGS, Server
 
 DESK, PHONE = (1440, 900), (390, 844)
 # Set before any script of a page runs: what a hostile text would do first, and what the page may not do.

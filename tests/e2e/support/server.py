@@ -17,6 +17,7 @@ import doors
 from client import Client, Connection
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
+FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")  # of most tests
 BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
 LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
