@@ -345,9 +345,12 @@ CLAIM_BETWEEN(a_slow_sync_appears_in_the_figures, open_world, close_world)
     const uint64_t commits = times.batch_bytes.count, syncs = times.sync_us.count;
     local_figures(world->local, 0, &figures);
     const uint64_t records = figures.log_records, bytes = figures.log_written_bytes;
+    const unsigned earlier = atomic_load(&begun);
     atomic_store(&held, true);
     push(world, "one", 0);
     push(world, "two", 0);
+    while (atomic_load(&begun) == earlier)
+        pump(world, LOOK_MS, 1);
     pump(world, LOOK_MS, 1);
     atomic_store(&held, false);
     pump(world, TIMEOUT_MS, 2);
