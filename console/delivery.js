@@ -140,7 +140,7 @@ export async function show({ topic, node, signal }) {
             el("section", { class: "card", "aria-labelledby": "endpoints-title" },
                 el("div", { class: "card-head" }, el("h2", { id: "endpoints-title" }, t("endpoints.title")), scoped(t("test.button"), "admin", topic, () => testTarget(topic), { why: deliver ? "" : t("endpoints.noTarget") })), endpoints),
             el("section", { class: "card", "aria-labelledby": "target-title" },
-                el("div", { class: "card-head" }, el("h2", { id: "target-title" }, t("deliver.title"))), el("p", { class: "help card-note" }, t("deliver.what")), lastChange(topic, signal, /^$|(^|; )(deliver|dead_letter): /),
+                el("div", { class: "card-head" }, el("h2", { id: "target-title" }, t("deliver.title"))), el("p", { class: "help card-note" }, t("deliver.what")), lastChange(topic, signal, /^$|(^|; )(deliver|dead_letter)\./),
                 form("deliver", TARGET, deliver, { before: deliver, remove: t("deliver.remove"), what: t("deliver.removeWhat") })),
             el("section", { class: "card", "aria-labelledby": "dead-letter-title" },
                 el("div", { class: "card-head" }, el("h2", { id: "dead-letter-title" }, t("dead_letter.title"))), el("p", { class: "help card-note" }, t("dead_letter.what")),
