@@ -567,13 +567,15 @@ static struct json_value member_of(struct json_value object, struct slice raw)
     return (struct json_value){0};
 }
 
-/* Returns scheme and hosts of a URL, without what may be secret, or an empty slice. */
+/* Returns scheme and hosts of a URL, without what may be secret. Returns an empty slice if there is
+ * no value. */
 static struct slice origin_of(struct json_value value)
 {
     struct url url;
-    if (value.kind != JSON_STRING ||
-        url_parse(slice_make(value.raw.at + 1, value.raw.len - 2), &url) != URL_OK)
+    if (value.kind != JSON_STRING)
         return (struct slice){0};
+    if (url_parse(slice_make(value.raw.at + 1, value.raw.len - 2), &url) != URL_OK)
+        return slice_of("another target");
     const char *end = url.authority.at + url.authority.len;
     return url.has_user ? url.authority : slice_make(url.scheme.at, (size_t)(end - url.scheme.at));
 }
