@@ -458,6 +458,8 @@ enum queue_status batch_push_begin(struct engine *engine, const struct queue_pus
         names &&
         (is_spread ? batch->number != (kept ? batch_at(engine, kept)->number : 0) : named != kept);
     *out = (struct batch_push){0};
+    if (is_spread && names && batch->was_asked && batch->part != engine->shard)
+        return QUEUE_ELSEWHERE; /* its topic was moved after the join */
     enum queue_status status =
         old ? life_batch_replace(extra && extra->marks & EXTRA_WAITS, names_other) : QUEUE_OK;
     if (!status && names && !old) {

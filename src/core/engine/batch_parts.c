@@ -183,6 +183,13 @@ static void call_leave(struct engine *engine, const struct queue_batch_call *cal
         home_look(engine, id, now);
 }
 
+/* Returns the version of the counts of a part, with all pushes that were carried out. 0: it counts nothing. */
+static uint64_t call_version(const struct engine *engine, const struct queue_batch_call *call)
+{
+    uint32_t id = batch_find(engine, call->number);
+    return id ? batch_at(engine, id)->version : 0;
+}
+
 static void call_lease(const struct engine *engine, const struct engine_lease *lease,
                        struct engine_now now, struct queue_result *result)
 {
@@ -257,6 +264,9 @@ void engine_batch_call(struct engine *engine, const struct queue_batch_call *cal
         break;
     case QUEUE_BATCH_LEAVE:
         call_leave(engine, call, has_room, now);
+        break;
+    case QUEUE_BATCH_VERSION:
+        result->version = call_version(engine, call);
         break;
     case QUEUE_BATCH_LEASE:
         call_lease(engine, lease, now, result);

@@ -7,8 +7,9 @@
  *   join     Before a push, the home is asked whether a new member may join. If so, the push is under way until it leaves: the
  *            wait does not end meanwhile.
  *   leave    After the push, whatever became of it. It has the version of the counts that the push made, which the home must have
- *            seen before the wait ends. It is sent until the home has confirmed it, and needs neither room in the log nor a data
- *            directory in its place: if it ends the wait, the home records that when it can.
+ *            seen before the wait ends. If it is not known whether the push was stored, its shard returns this version first. A
+ *            leave is sent until the home has confirmed it, and needs neither room in the log nor a data directory in its place:
+ *            if it ends the wait, the home records that when it can.
  *   report   A shard sends its counts after each change, once that is durable, and before the change is answered. Each
  *            report has all counts and a version that rises, so reports may be lost, repeated, and come late.
  *   order    The home orders a shard to stop (BATCH_STOP), or to forget the batch because its wait is over. It does so once

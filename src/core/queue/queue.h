@@ -130,8 +130,9 @@ struct queue_batch {
     uint64_t parent_key, parent_delivery;
     /* For parts of a queue: the number of the batch (0: it does not exist), the depth of its waiting job, what a dead member does,
      * whether a new member may join, and the number of the join, as a join returned them (queue_batch_call). `was_asked`: a join was
-     * sent. `is_home`: to the part of the push. */
+     * sent, for a push to `part`; no other part stores it. `is_home`: that part answered the join. */
     uint64_t number, join;
+    uint32_t part;
     uint8_t depth;
     enum batch_on_dead dead_member;
     enum queue_status joined;
@@ -345,6 +346,7 @@ struct queue_forecast_call {
 enum queue_batch_verb {
     QUEUE_BATCH_JOIN = 1, /* whether a new member may join; OK: it is under way */
     QUEUE_BATCH_LEAVE,    /* that push has ended */
+    QUEUE_BATCH_VERSION,  /* the version of the counts of the asked part */
     QUEUE_BATCH_LEASE,    /* which batch the holder of a lease is a member of */
     QUEUE_BATCH_REPORT,   /* the counts of another part */
     QUEUE_BATCH_ORDER     /* orders to a part with members */

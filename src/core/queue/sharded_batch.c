@@ -18,7 +18,7 @@ struct leaving {
     size_t count;                    /* leaves, */
     bool *is_confirmed;              /* whether each was confirmed, */
     uint32_t *parts;                 /* the part that each is sent to, */
-    struct queue_batch_call calls[]; /* and the leaves themselves */
+    struct queue_batch_call calls[]; /* and the leaves; ahead of some, the question for the version of a part */
 };
 
 /* An item of a call. */
@@ -117,15 +117,28 @@ static void leaving_over(struct leaving *leaving)
     sharded->options.repeat(sharded->options.ctx);
 }
 
-/* Notes what a part has confirmed. A part that has failed or stops has ended its joins. */
+/* Lets a push leave whose part has returned the version of its counts, next time. */
+static void leaving_knows(struct leaving *leaving, size_t at, uint64_t version)
+{
+    struct queue_batch_call *call = &leaving->calls[at];
+    call->verb = QUEUE_BATCH_LEAVE;
+    call->version = version;
+    leaving->parts[at] = part_of_call(leaving->sharded, call);
+    leaving->is_confirmed[at] = false;
+}
+
+/* Notes what a part has confirmed. A part that has failed or stops has ended its joins, and never returns the version of its counts: the
+ * push stays under way. */
 static void part_left(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct leaving *leaving = owner;
     size_t from = (size_t)(tag >> 32), count = tag & UINT32_MAX;
-    for (size_t i = 0; i < count; i++) {
-        enum queue_status status = call_result(reply, i).status;
-        leaving->is_confirmed[from + i] =
-            status == QUEUE_OK || status == QUEUE_STOPPING || status == QUEUE_UNAVAILABLE;
+    for (size_t i = from; i < from + count; i++) {
+        struct queue_result result = call_result(reply, i - from);
+        leaving->is_confirmed[i] = result.status == QUEUE_OK || result.status == QUEUE_STOPPING ||
+                                   result.status == QUEUE_UNAVAILABLE;
+        if (result.status == QUEUE_OK && leaving->calls[i].verb == QUEUE_BATCH_VERSION)
+            leaving_knows(leaving, i, result.version);
     }
     leaving_over(leaving);
 }
@@ -265,54 +278,40 @@ static void step_send(struct joining *joining, void (*answered)(struct joining *
 
 /* ---- push, and leave ---- */
 
-/* Returns whether a push that ended with this status may have been stored, if its part has failed or is not reached. */
+/* Returns whether a push that ended with this status may have been stored: its part has failed, its data directory was moved, or its
+ * reply was lost for lack of memory. */
 static bool is_unknown_end(enum queue_status status)
 {
-    return status == QUEUE_UNAVAILABLE || status == QUEUE_STOPPING;
-}
-
-/* Returns whether pushes with an unknown end may have been stored: a part has failed, or is another process. Else a record could not be
- * read, or there was no log file, and nothing was stored. */
-static bool has_unknown(const struct joining *joining)
-{
-    struct queue_info info;
-    if (joining->sharded->options.joins_expire)
-        return true;
-    for (size_t i = joining->from; i < joining->until; i++)
-        if (joining->items[i].has_joined && is_unknown_end(joining->results[i].status)) {
-            queue_info(&joining->sharded->queue, &info);
-            return !info.healthy;
-        }
-    return false;
+    return status == QUEUE_UNAVAILABLE || status == QUEUE_STOPPING ||
+           status == QUEUE_DIRECTORY_MOVED || status == QUEUE_NO_MEMORY;
 }
 
 /* Sends the ends of the pushes, ahead of the reply to the caller, and waits for no answer. If it is not known whether a push was stored,
- * it stays under way: its shard has failed, and the next start finds out; or the join expires. */
+ * its part is asked for the version of its counts first; or the push stays under way until its join expires. */
 static void piece_leave(struct joining *joining)
 {
     struct sharded *sharded = joining->sharded;
     struct leaving *leaving = joining->leaving;
     size_t from = leaving->count;
-    bool is_unknown = has_unknown(joining);
     for (uint32_t part = 0; part < sharded->part_count; part++)
         for (size_t i = joining->from; i < joining->until; i++) {
-            const struct queue_push *push = push_at(joining, i);
             struct joining_item *item = &joining->items[i];
+            bool is_unknown = is_unknown_end(joining->results[i].status);
+            bool is_home = item->batch.is_home; /* which has no version */
             struct queue_batch_call leave = {.verb = QUEUE_BATCH_LEAVE,
                                              .part = item->part,
                                              .number = item->batch.number,
+                                             .version = is_home ? 0 : joining->results[i].version,
                                              .join = item->batch.join};
             if (!item->has_joined || part_of_call(sharded, &leave) != part)
                 continue;
             item->has_joined = false;
-            if (is_unknown && is_unknown_end(joining->results[i].status))
+            if (is_unknown && sharded->options.joins_expire)
                 continue;
-            /* If its topic has moved since, the version is that of another part, whose report is ahead of this call. The
-             * home itself has no version. */
-            if (sharded_part_of_job(sharded, push->topic, push->id) == item->part &&
-                !item->batch.is_home)
-                leave.version = joining->results[i].version;
-            leaving->parts[leaving->count] = part;
+            bool asks = is_unknown && !is_home;
+            if (asks)
+                leave.verb = QUEUE_BATCH_VERSION;
+            leaving->parts[leaving->count] = asks ? item->part : part;
             leaving->calls[leaving->count++] = leave;
         }
     leaving_send(leaving, from);
@@ -364,6 +363,7 @@ static void piece_joined(struct joining *joining)
         item->batch.joined = item->answer.status;
         item->batch.join = item->answer.version;
         item->batch.was_asked = true;
+        item->batch.part = item->part;
         item->batch.is_home = item->to == item->part;
         item->has_joined = item->answer.status == QUEUE_OK;
     }

@@ -83,7 +83,8 @@ static size_t push_bytes(const struct command *command)
 /* Returns whether the command only ends pushes of members, which is not stored. */
 static bool ends_pushes(const struct command *command)
 {
-    return command->kind == COMMAND_BATCH && command->batches[0].verb == QUEUE_BATCH_LEAVE;
+    return command->kind == COMMAND_BATCH && (command->batches[0].verb == QUEUE_BATCH_LEAVE ||
+                                              command->batches[0].verb == QUEUE_BATCH_VERSION);
 }
 
 /* Returns QUEUE_OK, or the reason for refusing the command: its own status or the state of the

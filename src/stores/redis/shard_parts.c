@@ -159,6 +159,7 @@ static enum queue_status pack_call(const struct redis_shard *shard,
         redis_part_number(text, delivery, 6);
         put_job(text, call->topic, call->id);
         return QUEUE_OK;
+    case QUEUE_BATCH_VERSION: /* joins expire */
     case QUEUE_BATCH_REPORT:
     case QUEUE_BATCH_ORDER: /* carried by shard_mail.c */
         break;

@@ -122,4 +122,37 @@ CLAIM(a_push_that_joins_after_a_leave_without_room_keeps_the_wait)
     engine_free(engine);
 }
 
+/* Pushes a member to the engine, which is part 0. Returns its result. */
+static struct queue_result push_member(struct engine *engine, uint32_t part)
+{
+    struct queue_result result = {0};
+    const struct queue_batch batch = {.topic = topic_name(0),
+                                      .id = slice_of("elsewhere"),
+                                      .number = UINT64_C(2) << QUEUE_BATCH_HOME_SHIFT | 7,
+                                      .part = part,
+                                      .was_asked = true};
+    const struct queue_push push = {.topic = topic_name(1),
+                                    .id = slice_of("member"),
+                                    .priority = QUEUE_PRIORITY_UNSET,
+                                    .batch = &batch,
+                                    .when = {QUEUE_DUE_NOW, 0}};
+    engine_push(engine, &push, now, &result);
+    return result;
+}
+
+CLAIM(a_member_is_stored_only_by_the_part_that_it_joined_for)
+{
+    struct engine *engine = start();
+    const struct queue_batch_call ask = {.verb = QUEUE_BATCH_VERSION,
+                                         .number = UINT64_C(2) << QUEUE_BATCH_HOME_SHIFT | 7};
+    assert_int_equal(push_member(engine, 1).status, QUEUE_ELSEWHERE);
+    assert_int_equal(call(engine, ask, false).version, 0);
+    struct queue_result stored = push_member(engine, 0);
+    assert_int_equal(stored.status, QUEUE_CREATED);
+    assert_true(stored.version > 0);
+    assert_int_equal(call(engine, ask, false).version, stored.version);
+    engine_check(engine);
+    engine_free(engine);
+}
+
 CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 /*
  * A batch over three shards, in all interleavings: a home without members, and two shards. Three members: the first is pushed by a
- * client, each of the others by the one before it. Calls are lost and repeated, pushes fail, and the process is killed at any point.
+ * client, each of the others by the one before it. Calls and replies are lost, calls are repeated, pushes fail, and the process is killed at any point.
  * Each shard then has its changes up to the last one that was durable.
  *
  * A search visits every state that can be reached. In none of them has the wait ended although a member is unfinished or about to be
@@ -31,6 +31,7 @@ enum mutant {
     REPORTS_BEFORE_DURABLE,
     LOSES_REPORTS,
     LOSES_LEAVES,
+    LEAVES_WITHOUT_A_VERSION,
     LEAVES_WITHOUT_ROOM_END_NO_WAIT,
     STARTS_WITHOUT_REPORTS,
     FORGETS_BEFORE_DURABLE,
@@ -44,6 +45,7 @@ enum push {
     PUSH_ALLOWED, /* the lease of the parent was found to be valid */
     PUSH_JOINED,
     PUSH_STORED,
+    PUSH_LOST,   /* stored; its reply is lost */
     PUSH_FAILED, /* by its shard */
     PUSH_LEFT
 };
@@ -289,7 +291,7 @@ static void step_leave(struct search *search, struct state next, uint32_t member
             lost.push[member] = PUSH_LEFT;
         state_add(search, &lost);
     }
-    uint8_t version = next.push[member] == PUSH_STORED ? next.version[member] : 0;
+    uint8_t version = next.version[member];
     home_load(&home, &next);
     if (search->mutant != LEAVES_BEFORE_THE_PUSH)
         batch_part_leave(&home.at[shard_of(member)],
@@ -334,6 +336,15 @@ static void steps_of_push(struct search *search, const struct state *state, uint
     case PUSH_STORED: /* it is answered when it is durable */
         if (state->version[member] <= shard->stable)
             step_leave(search, next, member);
+        if (state->losses < search->bounds.losses) {
+            next.push[member] = PUSH_LOST;
+            next.losses++;
+            state_add(search, &next);
+        }
+        break;
+    case PUSH_LOST: /* its shard is asked for the version of its counts */
+        next.version[member] = search->mutant == LEAVES_WITHOUT_A_VERSION ? 0 : shard->version;
+        step_leave(search, next, member);
         break;
     case PUSH_FAILED:
         step_leave(search, next, member);
@@ -557,9 +568,10 @@ CLAIM(the_search_finds_mistakes_of_the_protocol)
         [IGNORES_THE_VERSION_OF_A_PUSH] = "the wait has ended before its last member",
         [LEAVES_BEFORE_THE_PUSH] = "the wait has ended before its last member",
         [HEARS_OLD_REPORTS] = "the end cannot be reached",
-        [REPORTS_BEFORE_DURABLE] = "the wait has ended before its last member",
+        [REPORTS_BEFORE_DURABLE] = "the final counts are wrong",
         [LOSES_REPORTS] = "the end cannot be reached",
         [LOSES_LEAVES] = "the end cannot be reached",
+        [LEAVES_WITHOUT_A_VERSION] = "the wait has ended before its last member",
         [LEAVES_WITHOUT_ROOM_END_NO_WAIT] = "the end cannot be reached",
         [STARTS_WITHOUT_REPORTS] = "the wait has ended before its last member",
         [FORGETS_BEFORE_DURABLE] = "the final counts are wrong",

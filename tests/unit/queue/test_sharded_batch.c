@@ -14,12 +14,14 @@ struct part {
     enum command_kind kind;
     size_t count;
     struct queue_batch_call calls[4];
+    uint32_t joined; /* of the first push: the part that it joined for */
     struct queue_reply_to reply_to;
-    bool is_asked, has_failed;
+    bool is_asked;
 };
 
 static struct part parts[PARTS];
 static struct sharded *sharded;
+static uint32_t moved; /* by which jobs are in other parts than their ids have it */
 static size_t repeats, answers;
 static enum queue_status answer; /* of the last push */
 /* A rejection by no part, which is sent later. */
@@ -37,12 +39,14 @@ static void on_submit(struct queue *queue, const struct command *command,
     part->is_asked = true;
     for (size_t i = 0; command->kind == COMMAND_BATCH && i < command->count; i++)
         part->calls[i] = command->batches[i];
+    if (command->kind == COMMAND_PUSH)
+        part->joined = command->pushes[0].batch->part;
 }
 
 static void on_info(struct queue *queue, struct queue_info *out)
 {
-    *out = (struct queue_info){.batches = true,
-                               .healthy = !((struct part *)(void *)queue)->has_failed};
+    (void)queue;
+    *out = (struct queue_info){.batches = true, .healthy = true};
 }
 
 static const struct queue_ops ops = {.submit = on_submit, .info = on_info};
@@ -52,7 +56,7 @@ static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
     (void)ctx;
     (void)topic;
-    return (uint32_t)(id.at[id.len - 1] - '0') % PARTS;
+    return ((uint32_t)(id.at[id.len - 1] - '0') + moved) % PARTS;
 }
 
 static void on_refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
@@ -85,6 +89,7 @@ static int begin(void **state)
         queues[i] = &parts[i].queue;
     }
     repeats = answers = 0;
+    moved = 0;
     sharded = sharded_new(&(struct sharded_options){.parts = queues,
                                                     .part_count = PARTS,
                                                     .joins_batches = true,
@@ -109,11 +114,12 @@ static void reply_with(uint32_t at, enum command_kind kind, enum queue_status st
     struct part *part = &parts[at];
     assert_true(part->is_asked);
     assert_int_equal(part->kind, kind);
+    bool is_version = kind == COMMAND_BATCH && part->calls[0].verb == QUEUE_BATCH_VERSION;
     for (size_t i = 0; i < part->count; i++)
         results[i] =
             (struct queue_result){.status = status,
                                   .batch = (uint64_t)(at + 1) << QUEUE_BATCH_HOME_SHIFT | 7,
-                                  .version = status == QUEUE_CREATED ? VERSION : 0};
+                                  .version = status == QUEUE_CREATED || is_version ? VERSION : 0};
     const struct queue_reply reply = {.results = results, .result_count = part->count};
     part->is_asked = false;
     part->reply_to.done(part->reply_to.owner, part->reply_to.tag, &reply);
@@ -189,6 +195,11 @@ CLAIM_BETWEEN(joins_leave_if_memory_runs_out_before_their_answers, begin, end)
     fail_for_ever = false;
     assert_int_equal(answers, 1);
     assert_int_equal(answer, QUEUE_NO_MEMORY);
+    expect_calls(1, QUEUE_BATCH_VERSION, 1);
+    expect_calls(2, QUEUE_BATCH_VERSION, 1);
+    reply_with(1, COMMAND_BATCH, QUEUE_OK);
+    reply_with(2, COMMAND_BATCH, QUEUE_OK);
+    sharded_repeat(sharded);
     expect_calls(0, QUEUE_BATCH_LEAVE, 1);
     expect_calls(1, QUEUE_BATCH_LEAVE, 1);
     reply_with(0, COMMAND_BATCH, QUEUE_OK);
@@ -239,15 +250,49 @@ CLAIM_BETWEEN(a_home_that_stops_or_fails_gets_no_leave_again, begin, end)
     assert_true(sharded_is_idle(sharded));
 }
 
-CLAIM_BETWEEN(a_push_that_was_unavailable_leaves_unless_its_part_has_failed, begin, end)
+CLAIM_BETWEEN(a_push_with_an_unknown_end_leaves_with_the_version_of_its_part, begin, end)
+{
+    static const enum queue_status unknown[] = {QUEUE_UNAVAILABLE, QUEUE_STOPPING, QUEUE_NO_MEMORY,
+                                                QUEUE_DIRECTORY_MOVED};
+    for (size_t i = 0; i < COUNT_OF(unknown); i++) {
+        answers = repeats = 0;
+        push_one(unknown[i]);
+        assert_false(parts[0].is_asked); /* its member may have been stored */
+        for (size_t asked = 1; asked <= 2; asked++) {
+            expect_calls(1, QUEUE_BATCH_VERSION, 1);
+            reply_with(1, COMMAND_BATCH, asked == 1 ? QUEUE_NO_MEMORY : QUEUE_OK);
+            assert_int_equal(repeats, asked);
+            sharded_repeat(sharded);
+        }
+        expect_calls(0, QUEUE_BATCH_LEAVE, 1);
+        assert_int_equal(parts[0].calls[0].part, 1);
+        assert_int_equal(parts[0].calls[0].version, VERSION);
+        reply_with(0, COMMAND_BATCH, QUEUE_OK);
+        assert_true(sharded_is_idle(sharded));
+    }
+}
+
+CLAIM_BETWEEN(a_push_stays_under_way_if_its_part_has_failed, begin, end)
 {
     push_one(QUEUE_UNAVAILABLE);
-    expect_calls(0, QUEUE_BATCH_LEAVE, 1);
+    expect_calls(1, QUEUE_BATCH_VERSION, 1);
+    reply_with(1, COMMAND_BATCH, QUEUE_UNAVAILABLE);
+    assert_int_equal(repeats, 0);
+    assert_false(parts[0].is_asked);
+    assert_true(sharded_is_idle(sharded));
+}
+
+CLAIM_BETWEEN(a_push_whose_topic_moves_names_the_part_that_it_joined_for, begin, end)
+{
+    push((const char *const[]){"1"}, (const char *const[]){"0"}, 1);
+    moved = 1;
     reply_with(0, COMMAND_BATCH, QUEUE_OK);
-    parts[1].has_failed = true;
-    answers = 0;
-    push_one(QUEUE_UNAVAILABLE);
-    assert_false(parts[0].is_asked); /* its member may have been stored */
+    assert_int_equal(parts[2].joined, 1); /* so part 2 rejects it */
+    reply_with(2, COMMAND_PUSH, QUEUE_ELSEWHERE);
+    assert_int_equal(answer, QUEUE_ELSEWHERE);
+    expect_calls(0, QUEUE_BATCH_LEAVE, 1);
+    assert_int_equal(parts[0].calls[0].part, 1);
+    reply_with(0, COMMAND_BATCH, QUEUE_OK);
     assert_true(sharded_is_idle(sharded));
 }
 
