@@ -13,12 +13,13 @@
 /* The leaves of a call. A leave that a part rejects is sent again, until the part has confirmed it. */
 struct leaving {
     struct sharded *sharded;
-    struct leaving *next;            /* of sharded->leaving */
-    size_t under_way;                /* calls to parts, and the call with the pushes */
-    size_t count;                    /* leaves, */
-    bool *is_confirmed;              /* whether each was confirmed, */
-    uint32_t *parts;                 /* the part that each is sent to, */
-    struct queue_batch_call calls[]; /* and the leaves; ahead of some, the question for the version of a part */
+    struct leaving *next; /* of sharded->leaving */
+    size_t under_way;     /* calls to parts, and the call with the pushes */
+    size_t count;         /* leaves, */
+    bool *is_confirmed;   /* whether each was confirmed, */
+    uint32_t *parts;      /* the part that each is sent to, */
+    struct queue_batch_call
+        calls[]; /* and the leaves; ahead of some, the question for the version of a part */
 };
 
 /* An item of a call. */
