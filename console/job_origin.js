@@ -1,5 +1,6 @@
 // Where to look further: the trace of a job, and the lines of the log and the audit that name it.
 import { get } from "./api.js";
+import { app } from "./app.js";
 import { bdi, el, fill } from "./dom.js";
 import { moment, timeOf } from "./format.js";
 import { notice } from "./notice.js";
@@ -10,6 +11,9 @@ const LINES = 1000, SHOWN = 20;
 
 /** The trace id of a traceparent, or "". @param {string} [traceparent] */
 export const traceOf = (traceparent = "") => traceparent.match(/^[0-9a-f]{2}-([0-9a-f]{32})-/)?.[1] ?? "";
+
+/** The page of a trace at the tracer of the server, or null. @param {string} trace */
+export const traceHref = (trace) => (/^[0-9a-f]{32}$/.test(trace) && /^https?:\/\//i.test(app.info?.trace_url ?? "") ? app.info.trace_url.replaceAll("{trace_id}", trace) : null);
 
 /** Lines of the server's log that name the topic and, if it is given, the job; the newest first. @param {string} topic @param {string|null} job @param {AbortSignal} signal */
 export async function linesOf(topic, job, signal) {
@@ -44,7 +48,7 @@ export function originCard(topic, job, signal) {
     }
     const fold = el("details", { class: "fold", id: "audit", on: { toggle: () => fold.open && look() } }, el("summary", {}, t("origin.audit")), lines);
     return el("section", { class: "card", "aria-labelledby": "origin-title" }, el("div", { class: "card-head" }, el("h2", { id: "origin-title" }, t("origin.title"))), el("div", { class: "card-body" },
-        el("dl", { class: "facts" }, el("div", {}, el("dt", {}, t("origin.trace")), el("dd", { class: "mono", id: "trace-id" }, trace ? [bdi(trace), " ", el("button", { type: "button", class: "plain", on: { click: async () => {
+        el("dl", { class: "facts" }, el("div", {}, el("dt", {}, t("origin.trace")), el("dd", { class: "mono", id: "trace-id" }, trace ? [traceHref(trace) ? el("a", { href: traceHref(trace), target: "_blank", rel: "noopener noreferrer" }, bdi(trace)) : bdi(trace), " ", el("button", { type: "button", class: "plain", on: { click: async () => {
             await navigator.clipboard?.writeText(trace).catch(() => null);
             notice(t("curl.copied"));
         } } }, t("curl.copy"))] : "\u2014"))),

@@ -29,6 +29,7 @@ struct line {
     uint64_t notifications;   /* number of calls of on_ready */
     uint32_t asking;          /* its takes in progress */
     uint32_t window;          /* and their maximum */
+    uint32_t count, unnamed;  /* its slots, and those without a consumer's name */
     bool may_have;
     bool watched;
     char name[];
@@ -186,6 +187,8 @@ static void leave_lines(struct waiters *waiters, struct waiter *waiter)
 
         assert(!slot->asked);
         list_remove(&slot->node);
+        slot->line->count--;
+        slot->line->unnamed -= !waiter->consumer_bytes;
         list_remove(&slot->line->todo);
         list_add_last(&waiters->todo, &slot->line->todo);
     }
@@ -436,6 +439,8 @@ static bool join_line(struct waiters *waiters, struct waiter *waiter, struct sli
         return true; /* the topic was named twice */
     *slot = (struct slot){.line = line, .waiter = waiter};
     list_add_last(&line->slots, &slot->node);
+    line->count++;
+    line->unnamed += !waiter->consumer_bytes;
     list_remove(&line->todo);
     list_add_last(&waiters->todo, &line->todo);
     waiter->slot_count++;
@@ -563,6 +568,14 @@ void waiters_drain(struct waiters *waiters)
 size_t waiters_count(const struct waiters *waiters)
 {
     return waiters->waiting;
+}
+
+uint32_t waiters_of_topic(const struct waiters *waiters, struct slice topic, uint32_t *unnamed)
+{
+    const struct line *line = lines_find(&waiters->lines, topic);
+
+    *unnamed = line ? line->unnamed : 0;
+    return line ? line->count : 0;
 }
 
 /* ---- lifetime ---- */

@@ -48,5 +48,8 @@ void waiters_drain(struct waiters *waiters);
 
 /* Returns the number of waiting takes, without those of tarry's own topics. */
 size_t waiters_count(const struct waiters *waiters);
+/* Returns the number of takes that wait for the topic, and in *unnamed how many of them have no
+ * consumer's name. */
+uint32_t waiters_of_topic(const struct waiters *waiters, struct slice topic, uint32_t *unnamed);
 
 #endif

@@ -7,8 +7,10 @@
 #include "base/table.h"
 #include "http/exchange.h"
 #include "queue/search.h"
+#include "queue/waiter.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct consumer {
@@ -157,12 +159,24 @@ struct holder {
 };
 TABLE_DECLARE(holder_table, struct holder, entry)
 
+/* The count of the waiting takes of one front, which is made on its reactor's thread. */
+struct wait_count {
+    struct letter letter;
+    struct holder_census *census;
+    struct waiters *waiters;
+};
+
 /* A call in progress. */
 struct holder_census {
+    struct letter counted; /* to the caller's front: all waiting takes are counted */
     struct http_front *front;
+    uint64_t tag; /* of the exchange */
     bool is_without_memory, is_cut;
     uint64_t unnamed; /* leases taken without a name */
     struct holder_table holders;
+    atomic_uint uncounted; /* fronts whose waiting takes are not counted yet */
+    atomic_uint waiting, waiting_unnamed;
+    struct wait_count counts[HTTP_FRONTS_MAX];
     size_t topic_bytes;
     char topic[JOB_TOPIC_BYTES_MAX];
 };
@@ -282,34 +296,75 @@ static bool write_holders(struct buffer *out, const struct holder_census *census
     }
     buffer_append_byte(out, ']');
     json_write_member_number(out, "unnamed", census->unnamed);
+    json_write_member_number(out, "waiting", census->waiting);
+    json_write_member_number(out, "waiting_unnamed", census->waiting_unnamed);
     free(sorted);
     return true;
 }
 
-static void census_answer(struct http_exchange *exchange, struct holder_census *census,
-                          const struct search_result *result)
+static void census_answer(struct http_exchange *exchange, struct holder_census *census)
 {
-    if (result->status != QUEUE_OK) {
-        http_answer_refusal(exchange, result->status, NULL, 0);
-        return;
-    }
     census_add_seen(census, api_consumers_of(census->front->shared), clock_wall_ms());
     struct buffer *body = http_answer_start(exchange);
     if (!write_holders(body, census)) {
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
-    buffer_append_text(body, result->cursor.len || census->is_cut ? ",\"complete\":false}"
-                                                                  : ",\"complete\":true}");
+    buffer_append_text(body, census->is_cut ? ",\"complete\":false}" : ",\"complete\":true}");
     http_answer_end_json(exchange, 200);
+}
+
+/* Receives the counts on the caller's front. */
+static void run_counted(struct letter *letter)
+{
+    struct holder_census *census = (struct holder_census *)(void *)letter;
+    struct http_exchange *exchange = http_exchange_find(census->front, census->tag);
+    if (exchange)
+        census_answer(exchange, census);
+    census_free(census);
+}
+
+/* Counts the waiting takes of a front on its reactor's thread; the last one notifies the caller. */
+static void run_count(struct letter *letter)
+{
+    const struct wait_count *count = (const struct wait_count *)(const void *)letter;
+    struct holder_census *census = count->census;
+    uint32_t unnamed;
+    atomic_fetch_add(
+        &census->waiting,
+        waiters_of_topic(count->waiters, slice_make(census->topic, census->topic_bytes), &unnamed));
+    atomic_fetch_add(&census->waiting_unnamed, unnamed);
+    if (atomic_fetch_sub(&census->uncounted, 1) == 1)
+        reactor_post(census->front->reactor, &census->counted);
+}
+
+static void census_count_waits(struct holder_census *census)
+{
+    struct http_shared *shared = census->front->shared;
+    pthread_mutex_lock(&shared->lock);
+    uint32_t count = shared->front_count; /* the census may be freed before the loop ends */
+    census->counted.run = run_counted;
+    atomic_store(&census->uncounted, count);
+    for (uint32_t i = 0; i < count; i++)
+        census->counts[i] = (struct wait_count){
+            .letter.run = run_count, .census = census, .waiters = shared->fronts[i]->waiters};
+    for (uint32_t i = 0; i < count; i++)
+        reactor_post(shared->fronts[i]->reactor, &census->counts[i].letter);
+    pthread_mutex_unlock(&shared->lock);
 }
 
 static void on_leased_searched(void *owner, uint64_t tag, const struct search_result *result)
 {
     struct holder_census *census = owner;
     struct http_exchange *exchange = http_exchange_find(census->front, tag);
+    if (exchange && result->status == QUEUE_OK) {
+        census->tag = tag;
+        census->is_cut |= result->cursor.len > 0;
+        census_count_waits(census);
+        return;
+    }
     if (exchange)
-        census_answer(exchange, census, result);
+        http_answer_refusal(exchange, result->status, NULL, 0);
     census_free(census);
 }
 

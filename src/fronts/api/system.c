@@ -148,6 +148,9 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, info.draining ? ",\"draining\":true" : ",\"draining\":false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
+    json_write_member(body, "trace_url");
+    json_write_string_or_null(body,
+                              slice_of(front->shared->trace_url ? front->shared->trace_url : ""));
     buffer_append_text(body, ",\"features\":");
     write_features(body);
     if (sees_sums) {

@@ -138,6 +138,11 @@ void http_shared_set_sign_in(struct http_shared *shared, const struct http_sign_
     shared->sign_in = sign_in;
 }
 
+void http_shared_set_trace_url(struct http_shared *shared, const char *url)
+{
+    shared->trace_url = url;
+}
+
 void http_shared_set_quota(struct http_shared *shared, struct quota *quota)
 {
     shared->quota = quota;

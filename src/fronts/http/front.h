@@ -112,6 +112,10 @@ struct http_sign_in {
  * before the reactors run; `sign_in` must outlive the fronts. */
 void http_shared_set_sign_in(struct http_shared *shared, const struct http_sign_in *sign_in);
 
+/* Sets the URL of the page of a trace, with {trace_id}, or "". Call it before the reactors run;
+ * `url` must outlive the fronts. */
+void http_shared_set_trace_url(struct http_shared *shared, const char *url);
+
 /* Sets the tracer that creates spans of pushes and takes, or NULL. Call it before the reactors run;
  * `tracer` must outlive the fronts. */
 struct tracer;

@@ -152,6 +152,7 @@ struct http_shared {
     void *wake_ctx;
     struct access *access;              /* NULL: every caller has all rights */
     const struct http_sign_in *sign_in; /* NULL: the console only accepts pasted tokens */
+    const char *trace_url;              /* page of a trace, or empty, or NULL */
     struct quota *quota;                /* NULL: nothing is counted */
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */

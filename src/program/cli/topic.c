@@ -569,6 +569,7 @@ static void print_consumers(const struct call *call)
 {
     static const char *const heads[] = {"CONSUMER", ">LEASED", ">TAKEN", "SEEN", NULL};
     json_int_t unnamed = json_integer_value(call_member(call, "unnamed"));
+    json_int_t waiting = json_integer_value(call_member(call, "waiting"));
     struct show_table table;
     char cell[SHOW_CELL_BYTES];
     size_t i;
@@ -583,12 +584,16 @@ static void print_consumers(const struct call *call)
     }
     if (i)
         show_table_print(&table);
-    else if (!unnamed)
+    else if (!unnamed && !waiting)
         fputs("tarry: no consumer takes from it\n", stderr);
     show_table_fini(&table);
     if (unnamed)
         fprintf(stderr, "%lld lease%s held by consumers without a name\n", (long long)unnamed,
                 unnamed == 1 ? " is" : "s are");
+    if (waiting)
+        fprintf(stderr, "%lld take%s for jobs, %lld without a consumer's name\n",
+                (long long)waiting, waiting == 1 ? " waits" : "s wait",
+                (long long)json_integer_value(call_member(call, "waiting_unnamed")));
     if (json_is_false(call_member(call, "complete")))
         fputs("there are more leases, which were not counted\n", stderr);
 }

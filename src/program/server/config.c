@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/key_value.h"
+#include "base/url.h"
 #include "net/tls.h"
 #include "trace/tracer.h"
 
@@ -261,6 +262,32 @@ static bool check_traces(const struct config *config, char *error)
     return tracer_check_endpoint(config->otlp, error);
 }
 
+/* Checks the URL that the console makes into links. Unlike other URLs it may have a fragment, where
+ * some tracers show a trace. */
+static bool check_trace_url(const struct config *config, char *error)
+{
+    char text[OPTION_TEXT_BYTES];
+    struct url url;
+    if (!config->trace_url[0])
+        return true;
+    snprintf(text, sizeof text, "%s", config->trace_url);
+    for (char *at = text; (at = strchr(at, '#')) != NULL;)
+        *at = '?';
+    enum url_fault fault = url_parse(slice_of(text), &url);
+    if (fault != URL_OK)
+        return error_text(error, CONFIG_ERROR_BYTES, "bad '--trace-url', %s",
+                          url_fault_text(fault));
+    if ((!url_scheme_is(&url, "https") && !url_scheme_is(&url, "http")) || url.host_count != 1 ||
+        url.has_user)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "bad '--trace-url', give https:// or http:// and one host, without a "
+                          "user: the console shows it to its users");
+    return strstr(config->trace_url, "{trace_id}") ||
+           error_text(error, CONFIG_ERROR_BYTES,
+                      "bad '--trace-url', write {trace_id} in place of the id, as in "
+                      "https://jaeger.example/trace/{trace_id}");
+}
+
 static bool check_beanstalk(const struct config *config, char *error)
 {
     struct listener_options listen;
@@ -270,7 +297,7 @@ static bool check_beanstalk(const struct config *config, char *error)
 /* Returns false with `error` (CONFIG_ERROR_BYTES), which names the conflict and the remedy. */
 static bool config_is_consistent(const struct config *config, char *error)
 {
-    if (!check_traces(config, error))
+    if (!check_traces(config, error) || !check_trace_url(config, error))
         return false;
     if (!check_tokens(config, error))
         return false;

@@ -65,7 +65,8 @@ struct config {
     char otlp_headers_file[OPTION_TEXT_BYTES],
         otlp_ca[OPTION_TEXT_BYTES]; /* empty: no headers; the system's CAs */
     char service_name[OPTION_TEXT_BYTES];
-    uint32_t trace_share; /* share of new traces to sample, in billionths */
+    char trace_url[OPTION_TEXT_BYTES]; /* page of a trace, with {trace_id}; empty: no link */
+    uint32_t trace_share;              /* share of new traces to sample, in billionths */
     struct option_listen listen;
     /* host names that clients may use; empty: the server's own */
     char allowed_host[OPTION_TEXT_BYTES];

@@ -77,6 +77,9 @@ static const struct option options[] = {
     {"trace-sample", OPTION_SHARE, "RATIO", FIELD(trace_share), "0.01", 0, 0,
      "Share of the traces started here that are sampled, from 0 to 1. A traceparent in a "
      "request decides for itself"},
+    {"trace-url", OPTION_TEXT, "URL", FIELD(trace_url), "", 0, 0,
+     "Page of a trace at your tracer, such as https://jaeger.example/trace/{trace_id}: the console "
+     "links the trace of a job to it (default: no link)"},
     {"service-name", OPTION_TEXT, "NAME", FIELD(service_name), "tarry", 0, 0,
      "Name of this server in traces"},
     {"tokens", OPTION_TEXT, "FILE|store", FIELD(tokens), "", 0, 0,

@@ -576,6 +576,7 @@ static bool open_fronts(struct server *server)
     http_shared_set_access(server->http, server->callers.access);
     if (sign_in_read(server->config.now, &server->sign_in))
         http_shared_set_sign_in(server->http, &server->sign_in);
+    http_shared_set_trace_url(server->http, server->config.now->trace_url);
     if (!limits_open(&server->limits, server->config.now))
         return start_failed("out of memory");
     http_shared_set_quota(server->http, server->limits.quota);

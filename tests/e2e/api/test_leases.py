@@ -6,6 +6,7 @@ import time
 
 import pytest
 from fake_clock import FakeClock, fake_time_library
+from server import eventually
 
 JOBS = 3
 
@@ -138,11 +139,38 @@ def test_the_holder_of_a_job_and_the_consumers_of_a_topic_are_shown(server):
     assert 'tarry_consumers{topic="held"} 2' in client.good("GET", "/metrics").body.decode()
     shown = server.cli("consumers", "held")
     assert shown.returncode == 0 and b"worker 1" in shown.stdout and b"1 lease is held by consumers without a name" in shown.stderr
+    assert (found["waiting"], found["waiting_unnamed"]) == (0, 0)
     assert client.call("GET", "/v1/topics/nobody/consumers").status == 404
     for bad in ("", "%20a", "a%20", "x" * 65, "tab%09", "%C3%BC"):
         refused = client.call("POST", f"/v1/topics/held/take?consumer={bad}")
         assert (refused.status, refused.json()["code"]) == (400, "bad_option"), bad
     client.good("POST", "/v1/topics/held/take?consumer=" + "x" * 64)
+
+
+def test_takes_that_wait_are_counted_with_and_without_a_name(start_server):
+    server = start_server("--shards", "3")
+    client, waiting = server.client(), [server.connection() for _ in range(5)]
+
+    def counts(topic):
+        found = client.good("GET", f"/v1/topics/{topic}/consumers")
+        return found["waiting"], found["waiting_unnamed"]
+
+    for topic in ("awaited", "other"):
+        client.put_topic(topic)
+    for at, one in enumerate(waiting):
+        query = "&consumer=worker-1" if at < 2 else "&topic=other" if at == 4 else ""
+        one.send(f"POST /v1/take?topic=awaited&wait=60s{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+    eventually(lambda: (counts("awaited"), counts("other")) == ((5, 3), (1, 1)))
+    shown = server.cli("consumers", "awaited")
+    assert shown.returncode == 0 and b"worker-1" in shown.stdout and b"5 takes wait for jobs, 3 without a consumer's name" in shown.stderr
+    waiting.pop().close()
+    eventually(lambda: (counts("awaited"), counts("other")) == ((4, 2), (0, 0)))
+    for _ in range(4):
+        client.push("awaited")
+    for one in waiting:
+        assert one.read("POST").status == 200
+        one.close()
+    eventually(lambda: counts("awaited") == (0, 0))
 
 
 def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_path):

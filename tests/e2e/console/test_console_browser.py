@@ -16,7 +16,7 @@ from delivery import settle
 from endpoint import Endpoint, write_policy
 from fake_clock import FakeClock, fake_time_library
 from selenium.webdriver.common.keys import Keys
-from server import Server, eventually
+from server import REPO, Server, eventually
 from tokens import Token, TokenFile
 
 pytestmark = pytest.mark.plain("a browser does not know the certificate of a test")
@@ -32,7 +32,7 @@ def endpoint():
 def server(tmp_path_factory):
     directory = tmp_path_factory.mktemp("console")
     write_policy(directory / "policy")
-    server = Server(directory, [*FLAGS, "--deliver", directory / "policy"]).start()
+    server = Server(directory, [*FLAGS, "--deliver", directory / "policy", "--trace-url", "https://jaeger.example/trace/{trace_id}"]).start()
     yield server
     assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
     shutil.rmtree(server.data, ignore_errors=True)
@@ -526,12 +526,19 @@ def test_groups_are_changed_by_keyboard_on_a_phone(browser, client):
         browser.size(DESK)
 
 
-def test_consumers_and_holders_are_shown(browser, client):
+def test_consumers_and_holders_are_shown(browser, client, server):
+    client.put_topic("awaited.by")
+    taker = server.connection()
+    taker.send(b"POST /v1/take?topic=awaited.by&wait=60s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+    eventually(lambda: client.call("GET", "/v1/topics/awaited.by/consumers").json()["waiting"] == 1)
+    browser.open("#/topics/awaited.by", is_new=True)
+    browser.sees("1 take waits for jobs, 1 without a consumer\u2019s name")
+    taker.close()
     client.push_batch([{"topic": "held.by", "id": f"h{n}", "body": "x"} for n in range(3)])
     client.take("held.by", consumer="worker-7", max=2, lease_for="1h")
     client.take("held.by", lease_for="2h")
     client.push("held.by", "open")
-    browser.open("#/topics/held.by", is_new=True)
+    browser.open("#/topics/held.by")
     browser.wait(lambda: re.search(r"worker-7\s+2\s+2\s", browser.find("table.consumers").text), "the consumer and its jobs")
     browser.sees("1 job is held by consumers without a name")
     browser.open("#/topics/held.by/jobs?state=leased")
@@ -892,9 +899,15 @@ def test_a_job_leads_to_its_trace_and_its_audit(browser, client):
     fail(client, "traced", "t1", "no", meta={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
     client.good("POST", "/v1/topics/traced/redrive?id=t1")
     browser.open("#/topics/traced/jobs/t1", is_new=True)
-    browser.wait(lambda: trace in browser.find("#trace-id").text, "the trace id")
+    link = browser.wait(lambda: browser.find("#trace-id a"), "the trace id")
+    assert (link.text, link.get_attribute("href"), link.get_attribute("rel")) == (trace, f"https://jaeger.example/trace/{trace}", "noopener noreferrer")
     browser.press("Redrives of this job in the log of the server")
     browser.wait(lambda: "topic redriven" in browser.find("#audit").text, "the redrive")
+    for at, strange in enumerate((f"00-{trace.upper()}-00f067aa0ba902b7-01", "00-javascript:alert(1)//4bf92f3577b34d-00f067aa0ba902b7-01", f"00-{trace}/..-00f067aa0ba902b7-01")):
+        client.push("traced", f"strange-{at}", delay="1h", meta={"traceparent": strange})
+        browser.open(f"#/topics/traced/jobs/strange-{at}")
+        browser.wait(lambda: browser.find("h1 bdi").text == f"strange-{at}", "the job")  # noqa: B023
+        assert browser.find("#trace-id").text == "\u2014" and not browser.all("#trace-id a"), strange
 
 
 # ---- events, runbooks, keys ----
@@ -1145,6 +1158,98 @@ def test_the_console_works_by_keyboard(browser, client):
     browser.dialog()
     browser.keys(Keys.ESCAPE)
     browser.wait(lambda: browser.script("return document.activeElement.textContent").startswith("Pause"), "the focus back")
+
+
+def test_each_page_is_reached_and_used_by_keyboard_alone(browser, client):
+    """From the first page on, by Tab, Enter, arrows and shortcuts: nothing is clicked, and no address is opened."""
+    for n in range(3):
+        fail(client, "by.keys", f"key-{n}", "no")
+    client.good("PUT", "/v1/schedules/by-keys", json.dumps({"topic": "by.keys", "every": "24h"}).encode(), {"Content-Type": "application/json"})
+    seen = set()
+    focused = lambda: browser.script("const one = document.activeElement; return (one.getAttribute('aria-label') || one.labels?.[0]?.textContent || one.textContent || '').trim()")  # noqa: E731
+    outline = "const one = document.activeElement, s = getComputedStyle(one); return s.outlineStyle + s.boxShadow !== 'nonenone'"
+
+    def at(name, mark):
+        """The page is there, and its heading or what was pressed has the focus, not the end of the document."""
+        browser.wait(lambda: browser.all(f".page-{name}") and mark in browser.driver.current_url, f"the page {name}")
+        browser.settled()
+        seen.add(name)
+
+    def reach(words, within="document"):
+        for _ in range(90):
+            browser.keys(Keys.TAB)
+            if focused().startswith(words) and browser.script(f"return !!document.activeElement.closest({json.dumps(within)})" if within != "document" else "return true"):
+                assert browser.script(outline), f"the focus on '{words}' cannot be seen"
+                return
+        raise AssertionError(f"'{words}' is not reached by Tab, but '{focused()}'")
+
+    def tab(words, name, mark):
+        reach(words, ".tabs")
+        browser.keys(Keys.ENTER)
+        at(name, mark)
+
+    browser.open("#/", is_new=True)
+    at("overview", "#/")
+    reach("Runbook", '[data-code="dead"]')
+    browser.keys(Keys.ENTER)
+    at("runbook", "#/runbooks/dead")
+    reach("All runbooks")
+    browser.keys(Keys.ENTER)
+    browser.wait(lambda: browser.driver.current_url.endswith("#/runbooks"), "all runbooks")
+    for keys, name in (("ge", "events"), ("gv", "server"), ("gs", "schedules")):
+        browser.keys(*keys)
+        at(name, "#/" + name)
+    browser.keys("j")
+    assert focused() == "by-keys"
+    browser.keys(Keys.ENTER)
+    at("schedule", "#/schedules/by-keys")
+    browser.keys("g", "t")
+    at("topics", "#/topics")
+    browser.keys("/", *"nothing.like.it", Keys.ENTER)
+    at("search", "#/search")
+    browser.keys("/", *"by.keys", Keys.ENTER)
+    at("topic", "#/topics/by.keys")
+    reach("More", ".actions")
+    browser.keys(Keys.ENTER)
+    reach("Purge", ".menu-list")
+    browser.keys(Keys.ENTER)
+    browser.dialog()
+    browser.keys(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
+    tab("Groups", "groups", "#/topics/by.keys/groups")
+    tab("Delivery", "delivery", "#/topics/by.keys/delivery")
+    tab("Settings", "settings", "#/topics/by.keys/settings")
+    reach("Attempts", "form")
+    browser.keys("5")
+    reach("If the id exists", "form")
+    browser.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    reach("Save", "form")
+    browser.keys(Keys.ENTER)
+    eventually(lambda: client.topic("by.keys")["settings"].get("max_attempts") == 5, 20)
+    assert client.topic("by.keys")["settings"]["on_conflict"] == "keep"
+    browser.wait(lambda: focused() == "Save", "the focus where it was")
+    browser.keys("/", *"by.keys", Keys.ENTER)
+    at("topic", "#/topics/by.keys")
+    reach("dead", ".states")
+    browser.keys(Keys.ENTER)
+    at("jobs", "state=dead")
+    browser.wait(lambda: len(ids(browser)) == 3, "the dead jobs")
+    browser.keys("j", "x", "j", "x")
+    browser.wait(lambda: "2 selected" in browser.find(".bulk").text, "two selected")
+    reach("Redrive", ".bulk")
+    browser.keys(Keys.ENTER)
+    browser.wait(lambda: focused() == "Redrive 2 jobs", "the question")
+    browser.keys(Keys.ENTER)
+    eventually(lambda: client.topic("by.keys")["counts"]["dead"] == 1, 20)
+    browser.wait(lambda: focused() == "Close", "the end of the change")
+    browser.keys(Keys.ENTER)
+    browser.wait(lambda: not browser.all("dialog[open]") and len(ids(browser)) == 1, "one dead job")
+    browser.keys("j", Keys.ENTER)
+    at("job", "#/topics/by.keys/jobs/key-")
+    browser.keys("g", "o")
+    at("overview", "#/")
+    pages = set(re.findall(r"^    (\w+): \(\) => import", (REPO / "console" / "main.js").read_text(encoding="utf-8"), re.MULTILINE))
+    assert seen == pages, pages ^ seen
 
 
 def test_it_speaks_chinese(browser):

@@ -215,6 +215,10 @@ CLAIM(a_topic_named_twice_counts_once)
 
     stage_take_many(stage, 0, "a", "a", 1, 1000, 0);
     stage_settle(stage);
+    uint32_t unnamed;
+    assert_int_equal(waiters_of_topic(stage->waiters, slice_of("a"), &unnamed), 1);
+    assert_int_equal(unnamed, 1);
+    assert_int_equal(waiters_of_topic(stage->waiters, slice_of("b"), &unnamed), 0);
     stage_add_ready(stage, "a", 1);
     stage_settle(stage);
     assert_int_equal(stage->takers[0].answers, 1);

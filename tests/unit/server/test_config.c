@@ -369,6 +369,37 @@ CLAIM(a_sign_in_needs_an_issuer_that_the_page_may_name)
     assert_string_equal(error, "'--oidc-token' is for logging in, also give --oidc-client");
 }
 
+CLAIM(the_page_of_a_trace_is_a_url_with_a_place_for_the_id)
+{
+    static const struct {
+        const char *url, *error; /* empty: accepted */
+    } rows[] = {
+        {"https://jaeger.example/trace/{trace_id}", ""},
+        {"http://127.0.0.1:16686/trace/{trace_id}?uiEmbed=v0", ""},
+        {"https://apm.example/app#/trace/{trace_id}", ""},
+        {"https://jaeger.example/trace/", "write {trace_id}"},
+        {"javascript:alert('{trace_id}')", "bad '--trace-url'"},
+        {"javascript://x/%0aalert('{trace_id}')", "give https://"},
+        {"ftp://jaeger.example/{trace_id}", "give https://"},
+        {"https://ops:secret@jaeger.example/{trace_id}", "without a user"},
+        {"https://a,b/{trace_id}", "one host"},
+        {"https://{trace_id}.example/", "bad '--trace-url'"},
+        {"https://jaeger.example/{trace_id} x", "bad '--trace-url'"},
+        {"https://jaeger.example/#{trace_id}\\", "bad '--trace-url'"},
+        {"jaeger.example/{trace_id}", "bad '--trace-url'"},
+    };
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    variables = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        bool ok = load(&config, ARGS("--trace-url", rows[i].url), error);
+        CASE_HOLDS(rows[i].url, ok == (rows[i].error[0] == '\0'));
+        CASE_HOLDS(rows[i].url, ok ? strcmp(config.trace_url, rows[i].url) == 0
+                                   : strstr(error, rows[i].error) != NULL);
+        CASE_HOLDS(rows[i].url, ok || !strstr(error, "secret"));
+    }
+}
+
 CLAIM(names_file_and_line_of_a_fault)
 {
     static const struct {
