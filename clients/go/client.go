@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -601,10 +602,11 @@ func (a *answer) setResult(result any, contentType string, codec *Codec) error {
 	return err
 }
 
-// Ack reports that the jobs are done. The errors are those of the leases, in order, nil for each success; a job that an earlier try of this
-// call may have acked is a success. The same applies to Nack, Extend and GiveBack.
-func (c *Client) Ack(ctx context.Context, leases ...string) ([]error, error) {
-	return c.answer(ctx, "ack", leases, answer{})
+// Ack reports that the jobs are done: a Job, a slice of them, several, or their leases (strings) in the same forms. The errors are those of the
+// jobs, in order, nil for each success; a job that an earlier try of this call may have acked is a success. The same applies to Nack, Extend and
+// GiveBack.
+func (c *Client) Ack(ctx context.Context, jobs ...any) ([]error, error) {
+	return c.answer(ctx, "ack", jobs, answer{})
 }
 
 // Ack has the result of a job: []byte, a string, or anything else, which becomes JSON.
@@ -616,12 +618,12 @@ type Ack struct {
 }
 
 // AckWith is Ack with a result, of one job, or with a hold. If the result is too big, the error is ErrRefused, and the job stays leased.
-func (c *Client) AckWith(ctx context.Context, ack Ack, leases ...string) ([]error, error) {
+func (c *Client) AckWith(ctx context.Context, ack Ack, jobs ...any) ([]error, error) {
 	like := answer{Hold: milliseconds(ack.Hold)}
 	if err := like.setResult(ack.Result, ack.ContentType, c.codec); err != nil {
 		return nil, err
 	}
-	return c.answer(ctx, "ack", leases, like)
+	return c.answer(ctx, "ack", jobs, like)
 }
 
 // Nack describes the failure of jobs. With Final it may have a result, of one job, which is sent to those that wait for the job.
@@ -636,17 +638,17 @@ type Nack struct {
 }
 
 // Nack reports that the jobs failed.
-func (c *Client) Nack(ctx context.Context, nack Nack, leases ...string) ([]error, error) {
+func (c *Client) Nack(ctx context.Context, nack Nack, jobs ...any) ([]error, error) {
 	like := answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final, Hold: milliseconds(nack.Hold)}
 	if err := like.setResult(nack.Result, nack.ContentType, c.codec); err != nil {
 		return nil, err
 	}
-	return c.answer(ctx, "nack", leases, like)
+	return c.answer(ctx, "nack", jobs, like)
 }
 
 // Extend makes the leases end after this time from now; 0 means the lease time of the job.
-func (c *Client) Extend(ctx context.Context, lease time.Duration, leases ...string) ([]error, error) {
-	return c.answer(ctx, "extend", leases, answer{LeaseFor: milliseconds(lease)})
+func (c *Client) Extend(ctx context.Context, lease time.Duration, jobs ...any) ([]error, error) {
+	return c.answer(ctx, "extend", jobs, answer{LeaseFor: milliseconds(lease)})
 }
 
 // Extend has the options of ExtendWith.
@@ -656,13 +658,13 @@ type Extend struct {
 }
 
 // ExtendWith is Extend with a progress.
-func (c *Client) ExtendWith(ctx context.Context, extend Extend, leases ...string) ([]error, error) {
-	return c.answer(ctx, "extend", leases, answer{LeaseFor: milliseconds(extend.Lease), Progress: cutTextTo(extend.Progress, progressBytes)})
+func (c *Client) ExtendWith(ctx context.Context, extend Extend, jobs ...any) ([]error, error) {
+	return c.answer(ctx, "extend", jobs, answer{LeaseFor: milliseconds(extend.Lease), Progress: cutTextTo(extend.Progress, progressBytes)})
 }
 
 // GiveBack returns jobs that were not started: they are ready again immediately, and the attempt does not count.
-func (c *Client) GiveBack(ctx context.Context, leases ...string) ([]error, error) {
-	return c.answer(ctx, "return", leases, answer{})
+func (c *Client) GiveBack(ctx context.Context, jobs ...any) ([]error, error) {
+	return c.answer(ctx, "return", jobs, answer{})
 }
 
 // Again describes how a job is pushed again. Zero values keep what the job has; without Delay and At it is due now.
@@ -710,7 +712,39 @@ func ignoreIf(mayBeDone bool, err error) error {
 	return err
 }
 
-func (c *Client) answer(ctx context.Context, verb string, leases []string, like answer) ([]error, error) {
+// leasesOf returns the leases of jobs, each of which is a job, a lease, or a slice of them.
+func leasesOf(jobs []any) ([]string, error) {
+	leases := make([]string, 0, len(jobs))
+	for _, one := range jobs {
+		switch one := one.(type) {
+		case string:
+			leases = append(leases, one)
+		case Job:
+			leases = append(leases, one.Lease)
+		case *Job:
+			leases = append(leases, one.Lease)
+		case []string:
+			leases = append(leases, one...)
+		case []Job:
+			for at := range one {
+				leases = append(leases, one[at].Lease)
+			}
+		case []*Job:
+			for _, job := range one {
+				leases = append(leases, job.Lease)
+			}
+		default:
+			return nil, fmt.Errorf("tarry: cannot use a %T as a job, give a Job, its lease, or a slice of them", one)
+		}
+	}
+	return leases, nil
+}
+
+func (c *Client) answer(ctx context.Context, verb string, jobs []any, like answer) ([]error, error) {
+	leases, err := leasesOf(jobs)
+	if err != nil {
+		return nil, err
+	}
 	if like.Result != nil && len(leases) != 1 {
 		return nil, errors.New("tarry: a result belongs to one job, so ack the others in another call")
 	}

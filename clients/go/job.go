@@ -128,15 +128,6 @@ func (j *Job) Name() JobName { return JobName{j.Topic, j.ID} }
 // Name names the job, for Wait.
 func (p Pushed) Name() JobName { return JobName{p.Topic, p.ID} }
 
-// Leases returns the leases of the jobs, for Ack, Nack, Extend and GiveBack.
-func Leases(jobs []Job) []string {
-	leases := make([]string, len(jobs))
-	for at := range jobs {
-		leases[at] = jobs[at].Lease
-	}
-	return leases
-}
-
 // Duration returns the duration of the last attempt of a finished job.
 func (j *Job) Duration() time.Duration { return time.Duration(j.DurationMS) * time.Millisecond }
 

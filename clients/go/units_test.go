@@ -330,7 +330,7 @@ func TestAConsumerIsHostAndProcessIn64Characters(t *testing.T) {
 func TestAResultBelongsToOneJob(t *testing.T) {
 	client, _ := New(Options{URL: "http://127.0.0.1:9", RetryFor: -1})
 	for _, leases := range [][]string{{}, {"a", "b"}} {
-		if _, err := client.AckWith(context.Background(), Ack{Result: "x"}, leases...); err == nil || !strings.Contains(err.Error(), "a result belongs to one job") {
+		if _, err := client.AckWith(context.Background(), Ack{Result: "x"}, leases); err == nil || !strings.Contains(err.Error(), "a result belongs to one job") {
 			t.Error(leases, err)
 		}
 	}
@@ -376,8 +376,20 @@ func TestAFinishedJobIsRead(t *testing.T) {
 	if _, err := job.ReportProgress(context.Background(), "x"); err == nil {
 		t.Error("no worker holds this job")
 	}
-	if found := Leases([]Job{{Lease: "a"}, {Lease: "b"}}); len(found) != 2 || found[1] != "b" {
-		t.Error(found)
+}
+
+func TestJobsAndLeasesAreGivenInEachForm(t *testing.T) {
+	a, b := Job{Lease: "a"}, Job{Lease: "b"}
+	for _, jobs := range [][]any{{a, b}, {&a, &b}, {[]Job{a, b}}, {[]*Job{&a, &b}}, {"a", "b"}, {[]string{"a", "b"}}, {a, []string{"b"}}} {
+		if found, err := leasesOf(jobs); err != nil || strings.Join(found, " ") != "a b" {
+			t.Error(jobs, found, err)
+		}
+	}
+	client, _ := New(Options{URL: "http://127.0.0.1:9"})
+	for _, wrong := range []any{nil, 7, a.Name()} {
+		if _, err := client.Ack(context.Background(), a, wrong); err == nil || !strings.Contains(err.Error(), "give a Job") {
+			t.Error(wrong, err)
+		}
 	}
 }
 

@@ -272,16 +272,20 @@ func job(one *tarry.Job) object {
 
 var taken = map[string]tarry.Job{}
 
-// given returns the leases, which come from the jobs if those are to be given.
-func (c *call) given() []string {
+// given returns what the request gives to the call: leases, a job, a slice of jobs, or several jobs.
+func (c *call) given() []any {
 	if c.As == "" {
-		return c.Leases
+		return []any{c.Leases}
 	}
 	var jobs []tarry.Job
+	var several []any
 	for _, lease := range c.Leases {
-		jobs = append(jobs, taken[lease])
+		jobs, several = append(jobs, taken[lease]), append(several, taken[lease])
 	}
-	return tarry.Leases(jobs)
+	if c.As == "list" {
+		return []any{jobs}
+	}
+	return several
 }
 
 func results(found []error, err error) (any, error) {
