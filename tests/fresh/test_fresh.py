@@ -42,10 +42,20 @@ def test_root_can_run_the_tests(fresh):
     print(fresh("python3 tests/fresh/first_tests.py test test_all", user="root").stdout)
 
 
+def enabled(root):
+    """The services, sockets and timers that start with the machine."""
+    return set(root("{ find /etc/systemd/system -path '*.wants/*' -printf '%f\\n'; find /etc/rc[2-5].d -name 'S*' -printf '%f.service\\n' | cut -c 4-; } | sort -u").stdout.split())
+
+
 def test_no_service_starts_with_the_machine_because_a_test_needs_its_package(fresh):
-    """Imitates a machine with systemd, which has this directory."""
-    services = "postgresql prometheus beanstalkd"
-    fresh("sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y postgresql postgresql-common prometheus beanstalkd")
+    """Imitates a machine with systemd, which has this directory. Packages of services are removed and installed again."""
+    fresh("scripts/setup test_all")
+    units = enabled(fresh)
+    assert {"postgresql.service", "mariadb.service", "cron.service", "phpsessionclean.timer"} <= units, units
+    owners = dict(line.split(": /")[::-1] for line in fresh("dpkg -S '/lib/systemd/system/*' '/etc/init.d/*'", check=False).stdout.splitlines() if ": /" in line)
+    packages = {owner for place, owner in owners.items() if place.rpartition("/")[2].removesuffix(".service") in {unit.removesuffix(".service") for unit in units} and not owner.startswith("systemd")}
+    fresh(f"sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y {' '.join(sorted(packages))}")
+    before = enabled(fresh)
+    assert "cron.service" not in before and "mariadb.service" not in before, before
     fresh("sudo mkdir -p /run/systemd/system && scripts/setup test_all")
-    shown = fresh(f"sudo systemctl is-enabled {services}", check=False).stdout.split()
-    assert shown == ["disabled"] * 3, shown
+    assert enabled(fresh) == before, sorted(enabled(fresh) ^ before)
