@@ -9,8 +9,9 @@ import { t } from "./words.js";
 const AGAIN_MS = 10_000;
 
 function draw(topic, found) {
-    const { consumers, unnamed, waiting, waiting_unnamed: nameless, complete } = found;
-    if (!consumers.length && !unnamed && !waiting) return el("p", { class: "help" }, t("consumers.none"));
+    const { consumers, unnamed, waiting, waiting_unnamed: nameless, pushers, complete } = found;
+    const pushed = pushers.length ? el("p", { class: "help", id: "pushers" }, t("consumers.pushers"), " ", pushers.map((one, at) => [at ? ", " : null, bdi(one.caller), " (", timeOf(one.seen_at, { isRelative: true }), ")"])) : null;
+    if (!consumers.length && !unnamed && !waiting) return [el("p", { class: "help" }, t("consumers.none")), pushed];
     const head = ["name", "leased", "taken", "seen"].map((name, at) => el("th", { scope: "col", class: at ? "n" : "" }, t(`consumers.${name}`)));
     return [
         consumers.length ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("consumers.title") }, el("table", { class: "consumers" },
@@ -22,6 +23,7 @@ function draw(topic, found) {
                 el("td", { class: "n" }, timeOf(one.seen_at, { isRelative: true }))))))) : null,
         unnamed ? el("p", { class: "help" }, el("a", { href: href(["topics", topic, "jobs"], { state: "leased" }) }, t("consumers.unnamed", { n: unnamed }))) : null,
         waiting ? el("p", { class: "help" }, t("consumers.waiting", { n: waiting }), nameless ? t("consumers.waitingUnnamed", { n: nameless }) : null) : null,
+        pushed,
         complete ? null : el("p", { class: "help" }, t("consumers.more")),
     ];
 }

@@ -7,7 +7,7 @@ import { silenceButton, silenceLine } from "./silence.js";
 import { sentenceOf } from "./state.js";
 import { has, t } from "./words.js";
 
-const SHOWN = 3;
+const SHOWN = 3, NAMED = 3; // kinds, topics of a kind
 
 /** Problems of one kind together, in the order of the first of each. @param {any[]} problems */
 function groupsOf(problems) {
@@ -23,6 +23,9 @@ function groupSentence([first, ...more]) {
     const n = more.length + 1, key = first.topic ? `group.${first.code}` : `group.none.${first.code}`;
     return has(key) ? t(key, { n }) : t("group.others", { n, first: sentenceOf(first) });
 }
+
+/** The topics of a group, if they are few. @param {any[]} group */
+const namesOf = (group) => (group.length <= NAMED && group[0].topic ? [": ", group.map(({ topic }, at) => [at ? ", " : null, bdi(topic)])] : null);
 
 /** The status of the server. `update` takes the status and the totals of a snapshot. */
 export function statusBox() {
@@ -63,7 +66,7 @@ export function statusBox() {
         texts = [];
         fill(list,
             (isWhole ? groups : groups.slice(0, SHOWN)).map(([name, group]) => group.length === 1 ? line(group[0])
-                : el("li", { class: group[0].severity, "data-code": group[0].code }, icon(group[0].severity), fold(name, el("span", { class: "problem-text" }, groupSentence(group)), group.map(line)))),
+                : el("li", { class: group[0].severity, "data-code": group[0].code }, icon(group[0].severity), fold(name, el("span", { class: "problem-text" }, groupSentence(group), namesOf(group)), group.map(line)))),
             leftOut ? el("li", {}, t("status.more", { n: leftOut })) : null,
             groups.length > SHOWN ? el("li", {}, el("button", { type: "button", class: "plain", "aria-expanded": String(isWhole), on: { click: () => {
                 isWhole = !isWhole;

@@ -250,6 +250,7 @@ const WORDS = {
     "consumers.unnamed": ["{n} {n|job is|jobs are} held by consumers without a name", "{n} 个作业由未命名的消费者持有"],
     "consumers.waiting": ["{n} {n|take waits|takes wait} for jobs", "{n} 个领取请求正在等待作业"],
     "consumers.waitingUnnamed": [", {n} without a consumer’s name", "，其中 {n} 个未命名"],
+    "consumers.pushers": ["Pushed by:", "推入者："],
     "consumers.more": ["Some leases were not counted", "部分租约未统计"],
     "sums.title": ["Since the topic was created", "主题创建以来"],
     "sums.pushed": ["Pushed", "推入"],

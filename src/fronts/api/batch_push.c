@@ -7,6 +7,7 @@
  * each other: a piece with such an id waits until the pieces before it are answered.
  */
 #include "api/batch.h"
+#include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "api/state.h"
@@ -316,6 +317,7 @@ static void piece_push(struct batch_push *push, struct http_exchange *exchange,
     reply_to.owner = push;
     reply_to.tag = push->piece_count++;
     push->unanswered++;
+    api_pushers_note(exchange, batch->pushes, batch->push_count);
     queue_push(push->front->queue, batch->pushes, batch->push_count, reply_to);
 }
 

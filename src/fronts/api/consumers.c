@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/table.h"
+#include "http/connection.h"
 #include "http/exchange.h"
+#include "net/peer.h"
 #include "queue/search.h"
 #include "queue/waiter.h"
 
@@ -32,16 +34,27 @@ struct api_consumers {
     pthread_mutex_t lock;
     struct consumer_topic_table topics;
     size_t count;
-    int64_t swept_ms; /* time of the last sweep */
+    int64_t swept_ms;              /* time of the last sweep */
+    struct api_consumers *pushers; /* those who push, in place of those who take; NULL in it */
 };
 
 enum { SWEEP_MS = 60 * 1000 };
 
-struct api_consumers *api_consumers_new(void)
+static struct api_consumers *registry_new(void)
 {
     struct api_consumers *consumers = calloc(1, sizeof *consumers);
     if (consumers)
         pthread_mutex_init(&consumers->lock, NULL);
+    return consumers;
+}
+
+struct api_consumers *api_consumers_new(void)
+{
+    struct api_consumers *consumers = registry_new();
+    if (consumers && !(consumers->pushers = registry_new())) {
+        api_consumers_free(consumers);
+        return NULL;
+    }
     return consumers;
 }
 
@@ -84,6 +97,7 @@ void api_consumers_free(struct api_consumers *consumers)
 {
     if (!consumers)
         return;
+    api_consumers_free(consumers->pushers);
     consumers_sweep(consumers, INT64_MAX, INT64_MAX);
     consumer_topic_table_fini(&consumers->topics);
     pthread_mutex_destroy(&consumers->lock);
@@ -142,6 +156,76 @@ void api_consumers_note(struct api_consumers *consumers, struct slice topic, str
         consumer->seen_ms = now_ms;
     }
     pthread_mutex_unlock(&consumers->lock);
+}
+
+/* ---- callers that push ---- */
+
+enum { PUSHED_TOPICS_MAX = 32 /* recorded of one request */ };
+
+/* Returns the name of the connection's caller, or its address without the port. */
+static struct slice pusher_name(const struct http_connection *connection,
+                                char address[PEER_TEXT_BYTES])
+{
+    const struct access_caller *caller = connection->gate.caller;
+    if (caller && caller->kind != ACCESS_ANYONE)
+        return caller->name;
+    peer_emit(&connection->peer, address);
+    char *port = connection->peer.kind == PEER_ADDRESS ? strrchr(address, ':') : NULL;
+    if (port)
+        *port = 0;
+    return slice_of(address[0] ? address : "unknown");
+}
+
+void api_pushers_note(struct http_exchange *exchange, const struct queue_push *pushes, size_t count)
+{
+    struct http_connection *connection = exchange->connection;
+    int64_t now_ms = http_front_now_ms(exchange->front);
+    if (!connection ||
+        (connection->pushed_ms && now_ms - connection->pushed_ms < API_PUSHERS_PAUSE_MS))
+        return;
+    connection->pushed_ms = now_ms;
+    char address[PEER_TEXT_BYTES];
+    struct slice name = pusher_name(connection, address);
+    struct api_consumers *pushers = api_consumers_of(exchange->front->shared)->pushers;
+    uint32_t topics = 0;
+    for (size_t i = 0; i < count && topics < PUSHED_TOPICS_MAX; i++) {
+        struct slice topic = pushes[i].topic;
+        if (topic.len > JOB_TOPIC_BYTES_MAX || (i && slice_equals(topic, pushes[i - 1].topic)))
+            continue;
+        api_consumers_note(pushers, topic, name, 0, clock_wall_ms());
+        topics++;
+    }
+}
+
+/* Writes the callers that pushed last, the latest first. */
+static void write_pushers(struct buffer *out, struct api_consumers *pushers, struct slice name)
+{
+    const struct consumer *latest[API_PUSHERS_SHOWN];
+    size_t count = 0;
+    pthread_mutex_lock(&pushers->lock);
+    const struct consumer_topic *topic = consumer_topic_table_find(&pushers->topics, name);
+    for (struct consumer *at = topic ? consumer_table_first(&topic->consumers) : NULL; at;
+         at = consumer_table_next(&topic->consumers, at)) {
+        size_t place = count;
+        while (place && latest[place - 1]->seen_ms < at->seen_ms)
+            place--;
+        if (place == API_PUSHERS_SHOWN)
+            continue;
+        count += count < API_PUSHERS_SHOWN;
+        memmove(&latest[place + 1], &latest[place], (count - place - 1) * sizeof latest[0]);
+        latest[place] = at;
+    }
+    json_write_member(out, "pushers");
+    buffer_append_byte(out, '[');
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_text(out, i ? ",{\"caller\":" : "{\"caller\":");
+        json_write_string(out, latest[i]->entry.key);
+        json_write_member(out, "seen_at");
+        json_write_time(out, latest[i]->seen_ms);
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_byte(out, ']');
+    pthread_mutex_unlock(&pushers->lock);
 }
 
 /* ---- GET /v1/topics/{topic}/consumers ---- */
@@ -310,6 +394,8 @@ static void census_answer(struct http_exchange *exchange, struct holder_census *
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
+    write_pushers(body, api_consumers_of(census->front->shared)->pushers,
+                  slice_make(census->topic, census->topic_bytes));
     buffer_append_text(body, census->is_cut ? ",\"complete\":false}" : ",\"complete\":true}");
     http_answer_end_json(exchange, 200);
 }

@@ -9,6 +9,10 @@
  * active consumers are kept. Above API_CONSUMERS_MAX, above the limit per topic, or without memory,
  * new consumers are not recorded.
  * Times are wall clock in milliseconds.
+ *
+ * The callers that push are recorded in the same way, by name or address: the first push of a
+ * connection, then at most one request of it in API_PUSHERS_PAUSE_MS, so that it costs next to
+ * nothing.
  */
 #ifndef TARRY_API_CONSUMERS_H
 #define TARRY_API_CONSUMERS_H
@@ -20,7 +24,9 @@ enum {
     API_CONSUMERS_MAX = 10000,
     API_CONSUMERS_OF_TOPIC_MAX = 1000, /* so that one topic does not displace others */
     API_CONSUMERS_ACTIVE_MS = 5 * 60 * 1000,
-    API_CONSUMERS_KEPT_MS = 24 * 60 * 60 * 1000
+    API_CONSUMERS_KEPT_MS = 24 * 60 * 60 * 1000,
+    API_PUSHERS_PAUSE_MS = 100,
+    API_PUSHERS_SHOWN = 20 /* the latest */
 };
 
 struct api_consumers;
@@ -32,6 +38,12 @@ void api_consumers_free(struct api_consumers *consumers);
 /* Records a take from the topic and the number of jobs taken. */
 void api_consumers_note(struct api_consumers *consumers, struct slice topic, struct slice consumer,
                         uint64_t taken, int64_t now_ms);
+
+/* Records the caller of a request that pushes these jobs, or tries to. */
+struct http_exchange;
+struct queue_push;
+void api_pushers_note(struct http_exchange *exchange, const struct queue_push *pushes,
+                      size_t count);
 
 /* Writes the number of consumers per topic. If `shows` is given, it decides which topics are
  * listed, and the others are not summed up. NULL: all topics. */

@@ -1,6 +1,7 @@
 #include "api/push.h"
 
 #include "api/await.h"
+#include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "api/trace.h"
@@ -639,6 +640,7 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct qu
 
 void api_push(struct http_call *call, struct queue_push *push)
 {
+    api_pushers_note(call->exchange, push, 1);
     if (api_trace_is_on(call)) {
         api_trace_push(call, &call->front->meta);
         push->meta = buffer_slice(&call->front->meta);

@@ -4,6 +4,7 @@
 #include "grpc/settle.h"
 #include "grpc/timeout.h"
 
+#include "api/consumers.h"
 #include "api/push.h"
 #include "api/state.h"
 #include "api/trace.h"
@@ -227,10 +228,12 @@ static void push_many(struct request *request, const void *message)
     }
     if (exchange->span)
         api_trace_batch_read(exchange, many.pushes, many.count, many.carried);
-    if (many.count)
-        queue_push(front->queue, many.pushes, many.count, http_reply_to(call, on_many_pushed));
-    else
+    if (!many.count) {
         write_results(exchange, NULL);
+        return;
+    }
+    api_pushers_note(exchange, many.pushes, many.count);
+    queue_push(front->queue, many.pushes, many.count, http_reply_to(call, on_many_pushed));
 }
 
 /* ---- take ---- */

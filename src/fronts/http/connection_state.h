@@ -79,6 +79,7 @@ struct http_connection {
     uint32_t wait_count;    /* takes among them that may wait */
     uint32_t partial_count; /* calls among them that hold back later requests */
     struct http_exchange *first, *last;
+    int64_t pushed_ms; /* when its pushes were last recorded, see api_pushers_note */
 };
 
 /* Schedules the connection for the end of this loop iteration. */

@@ -565,6 +565,21 @@ static int check_topics(struct call *call)
 
 /* ---- consumers ---- */
 
+static void print_pushers(const json_t *pushers)
+{
+    char name[SHOW_CELL_BYTES], when[SHOW_CELL_BYTES];
+    size_t i;
+    const json_t *one;
+    json_array_foreach(pushers, i, one)
+    {
+        fprintf(stderr, "%s%s, %s", i ? "; " : "pushed by ",
+                show_text(json_object_get(one, "caller"), name),
+                show_time_from_now(json_object_get(one, "seen_at"), when));
+    }
+    if (i)
+        fputc('\n', stderr);
+}
+
 static void print_consumers(const struct call *call)
 {
     static const char *const heads[] = {"CONSUMER", ">LEASED", ">TAKEN", "SEEN", NULL};
@@ -594,6 +609,7 @@ static void print_consumers(const struct call *call)
         fprintf(stderr, "%lld take%s for jobs, %lld without a consumer's name\n",
                 (long long)waiting, waiting == 1 ? " waits" : "s wait",
                 (long long)json_integer_value(call_member(call, "waiting_unnamed")));
+    print_pushers(call_member(call, "pushers"));
     if (json_is_false(call_member(call, "complete")))
         fputs("there are more leases, which were not counted\n", stderr);
 }

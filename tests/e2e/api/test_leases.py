@@ -7,6 +7,7 @@ import time
 import pytest
 from fake_clock import FakeClock, fake_time_library
 from server import eventually
+from tokens import Token, TokenFile
 
 JOBS = 3
 
@@ -171,6 +172,33 @@ def test_takes_that_wait_are_counted_with_and_without_a_name(start_server):
         assert one.read("POST").status == 200
         one.close()
     eventually(lambda: counts("awaited") == (0, 0))
+
+
+def test_the_callers_that_push_to_a_topic_are_shown(start_server, tmp_path):
+    tokens = [Token(name, ["push", "read"]) for name in ("checkout", "tracker")]
+    TokenFile(tmp_path / "tokens", *tokens)
+    server = start_server("--tokens", tmp_path / "tokens", "--max-body", "10")
+    clients = [server.connection() for _ in tokens]
+    items = b"\n".join(json.dumps({"topic": topic, "body": 1}).encode() for topic in ("paid", "seen", "seen"))
+    for one, token, (method, target, body) in zip(clients, tokens, (("POST", "/v1/jobs", items), ("PUT", "/v1/topics/seen/jobs/1?delay=1h", b"x"))):
+        one.send(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token.secret}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert one.read(method).status in (200, 201)
+    for topic, names in (("paid", ["checkout"]), ("seen", ["checkout", "tracker"])):
+        one, token = clients[0], tokens[0]
+        one.send(f"GET /v1/topics/{topic}/consumers HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token.secret}\r\n\r\n".encode())
+        found = one.read("GET").json()["pushers"]
+        assert sorted(pusher["caller"] for pusher in found) == names and found == sorted(found, key=lambda pusher: pusher["seen_at"], reverse=True)
+    for one in clients:
+        one.close()
+
+
+def test_a_pusher_without_a_name_is_shown_by_its_address(start_server):
+    server = start_server()
+    client = server.client()
+    client.push("anonymous")
+    assert [one["caller"] for one in client.good("GET", "/v1/topics/anonymous/consumers")["pushers"]] == ["127.0.0.1"]
+    shown = server.cli("consumers", "anonymous")
+    assert b"no consumer takes from it" in shown.stderr and b"pushed by 127.0.0.1, " in shown.stderr
 
 
 def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_path):

@@ -217,12 +217,17 @@ def test_kinds_of_problems_after_the_third_are_folded(browser):
         box.node.id = 'kinds';
         document.querySelector('main').append(box.node);
         box.update({ well: false, sentence: '', problems });
+        const few = statusBox();
+        few.node.id = 'few';
+        document.querySelector('main').append(few.node);
+        few.update({ well: false, sentence: '', problems: ['orders', 'bills'].map((topic) => ({ code: 'stuck', severity: 'critical', topic, sentence: topic })) });
         done('');
     }, (fault) => done(String(fault)))""", problems)
     assert not fault, fault
     box = lambda: browser.find("#kinds")  # noqa: E731
     codes = lambda: [one.get_attribute("data-code") for one in browser.all("li[data-code]", box())]  # noqa: E731
     assert codes() == ["memory", "disk", "clock"]
+    assert browser.find("#few summary").text == "2 topics have ready jobs that are not taken: orders, bills", "few topics are named"
     browser.press("Show 2 more kinds of problems", box)
     browser.wait(lambda: codes() == [one["code"] for one in problems], "all kinds")
     assert browser.script("return document.activeElement.textContent") == "Show fewer"

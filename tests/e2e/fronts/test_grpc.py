@@ -46,6 +46,16 @@ def test_pushes_takes_and_acks(stub, server):
     assert counts(server.client(), "mail")["ready"] == 0
 
 
+def test_pushes_show_their_caller_with_the_topic(stub, server):
+    def callers(topic):
+        reply = server.client().call("GET", f"/v1/topics/{topic}/consumers")
+        return reply.status == 200 and [one["caller"] for one in reply.json()["pushers"]]
+
+    stub.Push(topic="by.grpc", body=b"x")
+    eventually(lambda: stub.PushMany(jobs=[{"topic": "by.grpc.many", "body": b"x"}]) and callers("by.grpc.many"))  # a connection is recorded once in 100 ms
+    assert callers("by.grpc") == callers("by.grpc.many") == ["127.0.0.1"]
+
+
 def test_a_lease_of_grpc_is_one_of_rest(stub, server):
     stub.Push(topic="mail", body=b"1")
     [job] = stub.Take(topics=["mail"]).jobs
