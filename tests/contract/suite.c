@@ -174,6 +174,7 @@ static int run_driver(void)
         failed += run_claims("flow control", directed_flow, directed_flow_count);
         failed += run_claims("batches", directed_batches, directed_batches_count);
     }
+    failed += run_claims("batches at random", random_batches, 1);
     failed += run_claims("random commands", random_tests, 2);
     return failed;
 }
