@@ -69,8 +69,7 @@ int64_t now_ms(void);
 extern const struct CMUnitTest directed_push[], directed_deliver[], directed_change[],
     directed_topic[], directed_failure[], directed_event[], directed_holder[], directed_choice[],
     directed_life[], directed_again[], directed_once[], directed_sweep[], directed_after[],
-    directed_finished[], directed_flow[], directed_batches[],
-    random_batches[];
+    directed_finished[], directed_flow[], directed_batches[], random_batches[];
 extern const size_t directed_push_count, directed_deliver_count, directed_change_count,
     directed_topic_count, directed_failure_count, directed_event_count, directed_holder_count,
     directed_choice_count, directed_life_count, directed_again_count, directed_once_count,

@@ -162,7 +162,7 @@ static void expect(enum queue_status status, enum queue_status expected)
 
 /* Returns the result of a push by the model: what it makes of the job and its batches. `named`: a set that exists; -1: none. */
 static enum queue_status pushed_by_model(int at, const struct queue_push *push, int named,
-                                    bool has_parent)
+                                         bool has_parent)
 {
     struct job_now *job = &jobs[at];
     bool is_other = named >= 0 && (job->member < 0 || members[job->member].set != named);
@@ -231,9 +231,9 @@ static void call_push(void)
     if (waiting != at && below(3) < (at < WAITING ? 1 : 2))
         name_batch(&batch, waiting, &named, &has_parent);
     /* Whether a job is a member of a batch that is gone, or that does not exist, is not specified for a push onto it. */
-    bool is_vague = batch.topic.len && jobs[at].state &&
-                    (named < 0 || (jobs[at].member >= 0 &&
-                                   sets[members[jobs[at].member].set].is_gone));
+    bool is_vague =
+        batch.topic.len && jobs[at].state &&
+        (named < 0 || (jobs[at].member >= 0 && sets[members[jobs[at].member].set].is_gone));
     if (is_vague)
         return;
     if (batch.topic.len || batch.waits)
@@ -248,7 +248,8 @@ static void call_take(void)
     int at = below(JOBS);
     struct job_now *job = &jobs[at];
     struct slice topic = slice_of(topic_of(at));
-    if (job->state != JOB_READY || (driver_find(w->client.driver->name)->lacks & DRIVER_LACKS_CHOICE))
+    if (job->state != JOB_READY ||
+        (driver_find(w->client.driver->name)->lacks & DRIVER_LACKS_CHOICE))
         return;
     const struct queue_reply *reply =
         client_take(&w->client, &(struct queue_take){.topics = &topic,
