@@ -23,7 +23,7 @@ struct change {
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
     int64_t held_due_ms, began_ms;
-    struct deadline *retry;
+    struct deadline *begin, *retry;
     struct change_result result;
     bool is_calling, is_ended; /* a call of the queue is in progress; the front is gone */
     bool is_hidden;            /* the schedule belongs to a topic of others */
@@ -39,6 +39,8 @@ static void change_free(struct change *change)
     buffer_fini(&change->body);
     stored_free(change->target);
     stored_free(change->held);
+    if (change->begin)
+        deadline_free(change->begin);
     if (change->retry)
         deadline_free(change->retry);
     free(change);
@@ -451,6 +453,13 @@ static void on_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)tag;
     if (!change)
         return;
+    if (reply->status == QUEUE_NOT_FOUND) {
+        if (change->order.verb == CHANGE_PUT)
+            change_decide(change);
+        else
+            change_finish(change, QUEUE_NOT_FOUND);
+        return;
+    }
     const struct queue_job *job = reply->jobs;
     bool is_same = false, is_foreign = false;
     struct stored *seen = reply->status == QUEUE_OK && reply->job_count ? stored_new() : NULL;
@@ -478,10 +487,14 @@ static void change_look(struct change *change)
 
 /* ---- life ---- */
 
-static void on_refused_early(void *ctx)
+/* Begins a change that reads no schedule, after the call that ordered it. */
+static void on_begun(void *ctx)
 {
     struct change *change = ctx;
-    change_finish(change, QUEUE_BAD_OPTION);
+    if (change->result.has_fault)
+        change_finish(change, QUEUE_BAD_OPTION);
+    else
+        change_decide(change);
 }
 
 bool change_begin(struct http_front *front, const struct change_order *order)
@@ -505,15 +518,17 @@ bool change_begin(struct http_front *front, const struct change_order *order)
             (void)http_fault_set(&change->result.fault, PROBLEM_BODY_TOO_BIG, STORED_BYTES_MAX,
                                  "a schedule has at most %d bytes", STORED_BYTES_MAX);
         change->result.has_fault = true;
-        change->retry = deadline_new(front->reactor, on_refused_early, change);
-        if (!change->retry) {
-            change_free(change);
-            return false;
-        }
-        deadline_set(change->retry, 0);
+    }
+    if (!change->result.has_fault && !order->is_new) {
+        change_look(change);
         return true;
     }
-    change_look(change);
+    change->begin = deadline_new(front->reactor, on_begun, change);
+    if (!change->begin) {
+        change_free(change);
+        return false;
+    }
+    deadline_set(change->begin, 0);
     return true;
 }
 

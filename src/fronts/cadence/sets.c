@@ -7,14 +7,15 @@
 
 #include <stdlib.h>
 
-/* A change waits for the store several times, so several changes of a set run side by side. */
-enum { SET_MAX = 1000, PAGE = 100, SET_RUNNING_MAX = 32 };
+/* A change waits for the store several times, so many changes of a set run side by side. */
+enum { SET_MAX = 1000, PAGE = 100, SET_RUNNING_MAX = 100 };
 
 struct set_item {
     char name[SPEC_NAME_BYTES_MAX + 1];
     size_t text_at, text_bytes;     /* in `texts` */
     size_t result_at, result_bytes; /* in `results`; no bytes: none */
     bool is_deleted;
+    bool is_new, is_same; /* as the look-up found it: there was none, or one with this content */
 };
 
 struct set {
@@ -222,33 +223,37 @@ static void set_answer(struct set *set)
     set_free(set);
 }
 
+/* Stores the result of an item. */
+static void set_note(struct set *set, struct set_item *item, const struct change_result *result)
+{
+    bool is_good = !result->has_fault && queue_status_is_success(result->status);
+    item->result_at = set->results.len;
+    buffer_append_text(&set->results, "{\"name\":");
+    json_write_string(&set->results, slice_of(item->name));
+    buffer_append_text(&set->results, ",\"result\":\"");
+    buffer_append_text(&set->results,
+                       result->has_fault             ? http_problem_code(result->fault.problem)
+                       : item->is_deleted && is_good ? "deleted"
+                                                     : queue_status_code(result->status));
+    buffer_append_byte(&set->results, '"');
+    if (!is_good) {
+        buffer_append_text(&set->results, ",\"detail\":");
+        json_write_string(&set->results,
+                          slice_of(result->has_fault ? result->fault.detail
+                                                     : queue_status_sentence(result->status)));
+        set->faults++;
+    }
+    buffer_append_byte(&set->results, '}');
+    item->result_bytes = set->results.len - item->result_at;
+}
+
 static void on_changed(void *ctx, uint64_t tag, const struct change_result *result)
 {
     struct set *set = ctx;
     struct set_item *item = &set->items[tag];
-    bool is_good = !result->has_fault && queue_status_is_success(result->status);
-    bool is_gone = item->is_deleted && result->status == QUEUE_NOT_FOUND;
     set->running--;
-    if (!is_gone) {
-        item->result_at = set->results.len;
-        buffer_append_text(&set->results, "{\"name\":");
-        json_write_string(&set->results, slice_of(item->name));
-        buffer_append_text(&set->results, ",\"result\":\"");
-        buffer_append_text(&set->results,
-                           result->has_fault             ? http_problem_code(result->fault.problem)
-                           : item->is_deleted && is_good ? "deleted"
-                                                         : queue_status_code(result->status));
-        buffer_append_byte(&set->results, '"');
-        if (!is_good) {
-            buffer_append_text(&set->results, ",\"detail\":");
-            json_write_string(&set->results,
-                              slice_of(result->has_fault ? result->fault.detail
-                                                         : queue_status_sentence(result->status)));
-            set->faults++;
-        }
-        buffer_append_byte(&set->results, '}');
-        item->result_bytes = set->results.len - item->result_at;
-    }
+    if (!item->is_deleted || result->status != QUEUE_NOT_FOUND)
+        set_note(set, item, result);
     set_next(set);
 }
 
@@ -260,6 +265,7 @@ static bool set_begin(struct set *set, size_t i)
         .name = slice_of(item->name),
         .text = slice_make(set->texts.at + item->text_at, item->text_bytes),
         .owner = item->is_deleted ? set->owner : NULL,
+        .is_new = item->is_new,
         .take_over = set->take_over,
         .allows = set_allows,
         .done = on_changed,
@@ -271,8 +277,11 @@ static bool set_begin(struct set *set, size_t i)
 /* Begins the next changes. Answers after the last one. */
 static void set_next(struct set *set)
 {
+    const struct change_result same = {.status = QUEUE_EXISTED};
     while (!set->results.failed && set->begun < set->count && set->running < SET_RUNNING_MAX) {
-        if (!set_begin(set, set->begun))
+        if (set->items[set->begun].is_same)
+            set_note(set, &set->items[set->begun], &same);
+        else if (!set_begin(set, set->begun))
             set->results.failed = true;
         else
             set->running++;
@@ -293,9 +302,9 @@ static bool set_is_refused(const struct set *set)
     return set->refusal || set->fault.problem;
 }
 
-/* Compares the owner of a schedule with that of the item. A caller that may not use its topic learns nothing here; the
- * change is rejected later. */
-static void set_check_owner(struct set *set, const struct set_item *item, struct slice body)
+/* Compares a schedule with the item, and its owner. A caller that may not use its topic learns nothing here; the change
+ * is rejected later. */
+static void set_compare(struct set *set, struct set_item *item, struct slice body)
 {
     const struct http_hooks *hooks = set->front->shared->hooks;
     struct stored *before = stored_new(), *after = stored_new();
@@ -309,7 +318,8 @@ static void set_check_owner(struct set *set, const struct set_item *item, struct
     else if (json_check(text, &object, NULL) &&
              stored_accept(after, slice_of(item->name), object, hooks, fault) &&
              set_allows(set, 0, before->push.topic, &ignored))
-        (void)change_keeps_owner(slice_of(item->name), before, after, fault);
+        item->is_same = change_keeps_owner(slice_of(item->name), before, after, fault) &&
+                        stored_equals(before, after);
     stored_free(before);
     stored_free(after);
 }
@@ -320,8 +330,10 @@ static void on_looked_up(void *owner, uint64_t tag, const struct queue_reply *re
     set->running--;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
         set->refusal = reply->status;
-    else if (reply->status == QUEUE_OK && reply->job_count && !set_is_refused(set))
-        set_check_owner(set, &set->items[tag], reply->jobs[0].job.body);
+    else if (reply->status == QUEUE_NOT_FOUND || !reply->job_count)
+        set->items[tag].is_new = true;
+    else if (!set_is_refused(set))
+        set_compare(set, &set->items[tag], reply->jobs[0].job.body);
     set_look(set);
 }
 

@@ -11,11 +11,11 @@ from server import eventually
 OLD, NEW = ("2026a", 1), ("2026b", 2)
 
 
-def write_zones(directory, version, hours):
-    """A directory of zones with one zone, so many hours ahead of UTC, as the package tzdata would install it."""
+def write_zones(directory, version, hours, seconds=0):
+    """A directory of zones with one zone, so far ahead of UTC, as the package tzdata would install it."""
     directory.mkdir(exist_ok=True)
     source = directory.parent / "zones.txt"
-    source.write_text(f"Zone Test/Zone {hours}:00 - TST\n")
+    source.write_text(f"Zone Test/Zone {hours}:00:{seconds:02} - TST\n")
     subprocess.run(["/usr/sbin/zic", "-d", str(directory), str(source)], check=True, timeout=60)
     made = directory / "tzdata.zi.new"
     made.write_text(f"# version {version}\n")
@@ -48,6 +48,27 @@ def test_a_change_of_the_files_moves_the_next_fires(start_server, tmp_path):
     eventually(lambda: all(next_of(client, f"noon-{n}") == "10:00:00.000Z" for n in (0, 60, 119)), 60)
     assert client.good("GET", "/v1/schedules/utc") == before and next_of(client, "utc") == "12:00:00.000Z"
     assert client.good("GET", "/v1/schedules/noon-0")["totals"]["fired"] == 0
+
+
+@pytest.mark.thorough("waits for the check of the files, 5 s")
+def test_a_change_of_the_files_loses_and_doubles_no_fire(start_server, tmp_path):
+    """The seconds of the zone move by one, so the fires of each second second do, from the moment at which the server notices the change."""
+    zones, found = write_zones(tmp_path / "zones", *OLD), []
+    client = start_server("--sync", "never", "--tzdir", zones).client()
+    put(client, "often", cron="*/2 * * * * *", missed="all")
+
+    def seconds():
+        jobs = client.take("t", max=100)
+        for job in jobs:
+            client.ack(job["lease"])
+        found.extend(int(job["id"].split(":")[2].rstrip("Z")) for job in jobs)
+        return found
+
+    eventually(lambda: len(seconds()) >= 2, 20)
+    write_zones(zones, NEW[0], NEW[1], 1)
+    eventually(lambda: len([second for second in seconds() if second % 2 == 1]) >= 2, 60)
+    steps = [(after - before) % 60 for before, after in zip(found, found[1:])]
+    assert sorted(steps) == [1] + [2] * (len(steps) - 1), found
 
 
 def test_files_that_changed_between_two_starts_move_the_next_fires(start_server, tmp_path):

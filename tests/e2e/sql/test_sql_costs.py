@@ -20,6 +20,12 @@ class BadPlans(sql_costs.Postgres):
     log_settings = (*sql_costs.Postgres.log_settings, "enable_indexscan=off", "enable_indexonlyscan=off", "enable_nestloop=off")
 
 
+class NoAutovacuum(sql_costs.Postgres):
+    """Nothing but the servers renews the statistics."""
+
+    log_settings = (*sql_costs.Postgres.log_settings, "autovacuum=off")
+
+
 @pytest.fixture(scope="module", params=[sql_costs.Postgres, sql_costs.Mariadb], ids=["postgres", "mariadb"])
 def measured(request):
     """(statements by kind, the column of the database)."""
@@ -58,3 +64,9 @@ def test_planner_settings_of_a_dba_make_no_server_read_the_backlog():
     assert len(statements) > 500 and worst.rows <= ROWS_MAX, (worst.rows, worst.text)
     adoptions = [statement for statement in statements if sql_costs.kind_of(statement, BadPlans.column) == "take over leases of a failed server"]
     assert max(statement.pages for statement in adoptions) <= PAGES_MAX
+
+
+def test_plans_that_were_made_for_empty_tables_do_not_read_a_backlog():
+    statements = [statement for statement in sql_costs.measure(NoAutovacuum, BACKLOG // 2, is_planned_empty=True) if statement.is_of_a_server]
+    worst = max(statements, key=lambda statement: statement.rows)
+    assert len(statements) > 500 and worst.rows <= ROWS_MAX, (worst.rows, worst.text)

@@ -186,6 +186,32 @@ def test_fsck_corrects_the_mark_of_tried_jobs(postgres, start_server):
     assert [job["id"] for job in client.take("marked", max=5, wait="5s")] == ["1"]
 
 
+def groups_are_removed(database, server):
+    """Returns whether groups without jobs are deleted."""
+    client = server.client()
+    for number in range(3):
+        client.push("passing", f"j-{number}", group=f"g-{number}")
+    for job in client.take("passing", max=3):
+        client.ack(job["lease"])
+    count = "SELECT COUNT(*) FROM tarry.grp g JOIN tarry.topic t ON t.topic = g.topic WHERE t.name = 'passing' AND g.name LIKE 'g-%'"
+    return eventually(lambda: database.do(count) == 0, 60)
+
+
+def test_groups_without_jobs_are_removed(postgres, start_server):
+    assert groups_are_removed(postgres, start_server("--store", postgres.url))
+
+
+def test_jobs_before_the_first_group_of_a_user_are_delivered(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    client.push("mixed", "first")  # so that none of its rows is new
+    client.ack(client.take("mixed")[0]["lease"])
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('mixed', 'early', body => 'x')")
+        client.push("mixed", "grouped", group="a")
+    found = []
+    assert eventually(lambda: found.extend(job["id"] for job in client.take("mixed", max=9, wait="1s")) or len(found) == 2, 60) and sorted(found) == ["early", "grouped"]
+
+
 def test_a_group_is_pushed_in_a_transaction(postgres, start_server):
     client = start_server("--store", postgres.url).client()
     with transaction(postgres, commit=False) as cursor:

@@ -567,6 +567,20 @@ def test_once_of_many_pushes_is_remembered_by_one_statement_and_holds_at_two_ser
     assert [sorted(pair) for pair in zip(results[0], results[1])] == [["created", "existed"]] * 100
 
 
+def test_many_schedules_are_pushed_again_by_one_statement(pair, mariadb):
+    client = pair[0].client(30)
+    specs = [{"name": f"many-{number}", "topic": "fires", "every": "2s", "count": 3, "body": f"b'\\{number}"} for number in range(100)]
+    with _texts_of_servers(mariadb) as texts:
+        client.good("PUT", "/v1/schedules?owner=many", json.dumps(specs).encode())
+        found = []
+        assert eventually(lambda: found.extend(client.take("fires", max=1000, wait="1s")) or len(found) == 300, 60)
+    assert len({job["id"] for job in found}) == 300 and {job["body"] for job in found} == {spec["body"] for spec in specs}
+    updates = [text for text in ";".join(texts).split(";") if "seq=" in text and "UPDATE tarry.job " in text]
+    assert len(updates) < 60, updates[:3]  # 300 pushes again
+    shown = [client.good("GET", f"/v1/schedules/{spec['name']}") for spec in specs[:3]]
+    assert all(one["totals"]["fired"] == 3 and [fire["result"] for fire in one["last"]] == ["fired"] * 3 for one in shown)
+
+
 # ---- in the user's own transaction ----
 
 def test_a_plain_insert_pushes(pair, mariadb):

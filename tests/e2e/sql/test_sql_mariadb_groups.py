@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from server import eventually
 from sql_serving import tarry, transaction
-from test_sql_groups import GROUPS, JOBS, LIMITS, keep_order_while_killed, kill_while_consuming
+from test_sql_groups import GROUPS, JOBS, LIMITS, groups_are_removed, keep_order_while_killed, kill_while_consuming
 from test_sql_mariadb import DatabaseServer
 
 
@@ -109,6 +109,10 @@ def test_fsck_corrects_the_entries_of_tried_jobs(mariadb, start_server):
     assert "topic 'marked': jobs are not listed as tried" in found and "entries of tried jobs without a job" in found
     assert findings(mariadb) == []
     assert client.take("marked", wait="100ms") == []
+
+
+def test_groups_without_jobs_are_removed(mariadb, start_server):
+    assert groups_are_removed(mariadb, start_server("--store", mariadb.url))
 
 
 def test_a_group_is_pushed_in_a_transaction(mariadb, start_server):

@@ -63,7 +63,7 @@ class Statement:
 
 
 class Postgres:
-    name, column = "PostgreSQL", 2
+    name, column, is_planned_empty = "PostgreSQL", 2, False
     log_settings = ("session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "auto_explain.log_analyze=on", "auto_explain.log_nested_statements=on",
                     "auto_explain.log_format=json", "auto_explain.log_buffers=on", "log_line_prefix=%a:")
 
@@ -77,7 +77,17 @@ class Postgres:
         self.server.do(f"SET auto_explain.log_min_duration = -1; UPDATE tarry.job SET expire = due + {DAY_MS} WHERE id LIKE 'far-%0'")
         self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.finished SELECT topic, 'gone-' || id, {due} FROM tarry.job WHERE id LIKE 'far-%0'")
         self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.tally_add (topic, counts) SELECT topic, array_fill({jobs}, ARRAY[1]) || array_fill(0, ARRAY[16]) FROM tarry.topic WHERE name = 'w'")
-        self.server.do("ANALYZE")
+        if not self.is_planned_empty:
+            self.server.do("ANALYZE")
+
+    def plan_empty(self):
+        """The statistics are those of tables without rows. Each session plans a statement about five times."""
+        self.server.do("VACUUM ANALYZE")
+        self.is_planned_empty = True
+
+    def has_new_plans(self):
+        """Returns whether the servers have noticed that the tables have grown."""
+        return self.server.do("SELECT min(reltuples) > 5000 FROM pg_class WHERE oid IN ('tarry.job'::regclass, 'tarry.finished'::regclass)")
 
     def leave_deleted_rows(self, rows, topic, due):
         """Jobs of the topic that are gone, which is called after the column that counts them."""
@@ -144,8 +154,8 @@ class Mariadb:
                 yield Statement(" ".join(lines), int(found[2]), int(pages[1]) if pages else 0, float(found[1]) * 1000)
 
 
-def work(database, directory, seconds=6):
-    """Makes each kind of statement run."""
+def work(database, directory, seconds=6, fill=None):
+    """Makes each kind of statement run. If `fill` is given, it is called after these seconds, and the statements run once more."""
     first, second = (Server(directory / f"server{number}", ["--store", database.url]).start() for number in range(2))
     try:
         client, other = first.client(60), second.client(60)
@@ -177,6 +187,9 @@ def work(database, directory, seconds=6):
         other.delete_topic("deleted")
         until = time.monotonic() + seconds
         for number in range(10_000):
+            if time.monotonic() > until and fill:
+                fill()
+                fill, until = None, time.monotonic() + 3
             if time.monotonic() > until:
                 break
             other.push("busy", f"j-{number}", delay="50ms", priority=number % 3)
@@ -206,17 +219,28 @@ def work(database, directory, seconds=6):
                 server.kill()
 
 
-def measure(database_class, jobs):
-    """The statements of servers that ran while `jobs` waited."""
-    database = database_class()
+def measure(database_class, jobs, is_planned_empty=False):
+    """The statements of servers that ran while `jobs` waited. `is_planned_empty`: their plans were made for empty tables."""
+    database, begin = database_class(), 0
+
+    def fill():
+        nonlocal begin
+        database.fill(jobs)
+        if is_planned_empty:
+            eventually(database.has_new_plans, 60)
+        begin = database.log_path().stat().st_size
+
     with database.server, tempfile.TemporaryDirectory() as directory:
         assert tarry("sql", "migrate", database.server.url).returncode == 0
         server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url]).start()
         server.client().push("w", "first", delay="1h")
         server.terminate()
-        database.fill(jobs)
-        begin = database.log_path().stat().st_size
-        work(database.server, pathlib.Path(directory))
+        if is_planned_empty:
+            database.plan_empty()
+            work(database.server, pathlib.Path(directory), 8, fill)
+        else:
+            fill()
+            work(database.server, pathlib.Path(directory))
         with database.log_path().open("rb") as log:
             log.seek(begin)
             return list(database.statements(log.read().decode(errors="replace")))

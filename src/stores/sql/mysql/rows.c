@@ -7,6 +7,7 @@
 
 enum {
     KEYS_MAX = 500,   /* per statement */
+    AGAINS_MAX = 100, /* per statement: each row searches lists of this length */
     MISSES_AFTER = 16 /* acks that do not try to be early after one that failed */
 };
 
@@ -1126,6 +1127,96 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
     mysql_append_single_place(out, &row->stored_at);
 }
 
+/* Returns whether the time, the number and the body are all that distinguishes the update of a job from those of others. */
+static bool is_plain_again(const struct mysql_row *row)
+{
+    return row->again && row->again->has_body && !row->again->content_type.len &&
+           row->exists && row->stored && row->changed && !row->fresh && !row->extended &&
+           !row->requested && !row->next_change && !row->slot && !row->stored_batch &&
+           !row->stored_own && !row->expire_ms && row->state == JOB_DELAYED && !row->attempt &&
+           row->due_ms == row->first_due_ms;
+}
+
+/* Returns how many rows from index `from` one statement can push again. */
+static size_t count_agains(const struct mysql_link *link, size_t from)
+{
+    struct mysql_row *const *rows = link->rows.list.at + from;
+    size_t count = 0, bytes = 0, full = link->packet_bytes_max / 16;
+    while (!link->transaction.is_exact && count < AGAINS_MAX &&
+           from + count < link->rows.list.count && is_plain_again(rows[count]) &&
+           rows[count]->stored_at.topic == rows[0]->stored_at.topic &&
+           rows[count]->stored_at.level == rows[0]->stored_at.level &&
+           rows[count]->level == rows[0]->level && rows[count]->priority == rows[0]->priority &&
+           (bytes += rows[count]->again->body.len) <= full)
+        count++;
+    return count;
+}
+
+static void append_due(struct buffer *out, const struct mysql_row *row)
+{
+    buffer_append_i64(out, row->due_ms);
+}
+
+static void append_sequence(struct buffer *out, const struct mysql_row *row)
+{
+    buffer_append_u64(out, row->sequence);
+}
+
+static void append_body(struct buffer *out, const struct mysql_row *row)
+{
+    buffer_append_text(out, "_binary");
+    mysql_quote(out, row->again->body);
+}
+
+/* Appends the value of each row for a column. A row is found by its stored number. */
+static void append_values(struct buffer *out, const char *column, struct mysql_row *const *rows,
+                          size_t count,
+                          void (*append)(struct buffer *out, const struct mysql_row *row))
+{
+    buffer_append_format(out, "%s=ELT(FIELD(seq", column);
+    for (size_t i = 0; i < count; i++)
+        buffer_append_format(out, ",%llu", (unsigned long long)rows[i]->stored_at.sequence);
+    buffer_append_byte(out, ')');
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_byte(out, ',');
+        append(out, rows[i]);
+    }
+    buffer_append_text(out, "),");
+}
+
+/* Pushes many jobs again by one statement. Assignments are evaluated from left to right, so the number comes last. */
+static void append_agains(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
+{
+    struct buffer *out = mysql_statement_changing(link, count);
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
+    append_values(out, "body", rows, count, append_body);
+    append_values(out, "due", rows, count, append_due);
+    append_values(out, "seq", rows, count, append_sequence);
+    buffer_append_format(out,
+                         "body_bytes=LENGTH(body),first_due=due,state=%d,attempt=0,level=%d,"
+                         "priority=%d,lease_until=0,lease_span=0,delivery=0,taken=0,server=0,"
+                         "by_sql=0,consumer=NULL,cancel_requested=0,progress=NULL,expire=NULL,"
+                         "error=NULL,history=NULL WHERE ",
+                         (int)JOB_DELAYED, rows[0]->level, rows[0]->priority);
+    for (size_t i = 0; i < count; i++)
+        mysql_append_place(out, &rows[i]->stored_at, i == 0);
+    buffer_append_byte(out, ')');
+}
+
+/* Appends the updates of jobs that stay. */
+static void append_updates(struct mysql_link *link)
+{
+    for (size_t i = 0; i < link->rows.list.count;) {
+        const struct mysql_row *row = link->rows.list.at[i];
+        size_t agains = count_agains(link, i);
+        if (agains > 1)
+            append_agains(link, link->rows.list.at + i, agains);
+        else if (row->exists && row->stored && !row->fresh && row->changed)
+            append_update(link, row);
+        i += agains > 1 ? agains : 1;
+    }
+}
+
 /* Appends ids that are remembered: those of ended jobs, or the `once` of pushes. If another transaction remembers such
  * a `once` at the same time, NULL fails the statement, and the transaction is repeated. */
 static void append_finished(struct mysql_link *link, bool are_onces)
@@ -1191,11 +1282,7 @@ void mysql_append_rows(struct mysql_link *link)
         append_old_key(link, old);
     else
         append_old_keys(link);
-    for (size_t i = 0; i < link->rows.list.count; i++) {
-        const struct mysql_row *row = link->rows.list.at[i];
-        if (row->exists && row->stored && !row->fresh && row->changed)
-            append_update(link, row);
-    }
+    append_updates(link);
     append_new_keys(link);
     append_inserts(link);
     append_finished(link, false);

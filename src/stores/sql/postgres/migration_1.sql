@@ -2007,7 +2007,7 @@ BEGIN
       INTO topics, levels, ttls, plain, remembers, flows FROM (
       SELECT t.flow % 2 = 1 AS has_groups, t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND t.flow & 16 = 0 AND NOT coalesce(p_dead[g.n], false)
             AND (t.flow & 32 = 0 OR coalesce(p_pasts[g.n], 0) = 0) AS plain,
-          t.dedup_window > 0 OR (SELECT true FROM tarry.finished f WHERE f.topic = t.topic LIMIT 1) IS NOT NULL AS remembers
+          t.dedup_window > 0 OR (SELECT true FROM tarry.finished f WHERE f.topic = t.topic AND f.id >= '!' LIMIT 1) IS NOT NULL AS remembers -- not a once
         FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
           LEFT JOIN tarry.level l ON l.topic = t.topic AND l.level = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
         ORDER BY g.n) w;
@@ -2019,13 +2019,13 @@ BEGIN
   END LOOP;
   IF p_onces IS NOT NULL THEN -- as tarry._push_once; no two items have the same one
     WITH w AS (
-      SELECT u.n, topics[u.g] AS topic, ' ' || u.once AS id, now + u.span + 1 AS until FROM unnest(p_groups, p_onces, p_once_fors, p_ms) WITH ORDINALITY
-        u(g, once, span, ms, n) WHERE u.once <> '' AND topics[u.g] IS NOT NULL AND NOT tarry._is_far(now, p_kinds[u.g], u.ms)
+      SELECT u.n, topics[u.g] AS topic, ' ' || u.once AS id, now + u.span + 1 AS until,
+          coalesce(u.once <> '' AND topics[u.g] IS NOT NULL AND NOT tarry._is_far(now, p_kinds[u.g], u.ms), false) AS is_good
+        FROM unnest(p_groups, p_onces, p_once_fors, p_ms) WITH ORDINALITY u(g, once, span, ms, n)
     ), c AS (
-      INSERT INTO tarry.finished AS f (topic, id, until) SELECT w.topic, w.id, w.until FROM w ORDER BY 1, 2
+      INSERT INTO tarry.finished AS f (topic, id, until) SELECT w.topic, w.id, w.until FROM w WHERE w.is_good ORDER BY 1, 2
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now RETURNING f.topic, f.id
-    ) SELECT array_agg(w.n IS NOT NULL AND c.id IS NULL ORDER BY s.n) INTO used FROM generate_series(1, cardinality(p_ids)) s(n)
-        LEFT JOIN w ON w.n = s.n LEFT JOIN c ON c.topic = w.topic AND c.id = w.id;
+    ) SELECT array_agg(w.is_good AND (w.topic, w.id) NOT IN (SELECT c.topic, c.id FROM c) ORDER BY w.n) INTO used FROM w; -- a join would compare all with all
   END IF;
   IF p_names IS NOT NULL OR true = ANY (flows) THEN
     SELECT array_agg(CASE WHEN coalesce(p_names[u.n], '') <> '' OR flows[u.g] THEN w.number END ORDER BY u.n) INTO numbers
@@ -2736,14 +2736,25 @@ BEGIN
   END LOOP;
 END $$;
 
--- A part of the upkeep, numbered from 1. False: there is no such part.
+-- Renews the statistics of tables that have grown much since they were made, so that each session plans its statements again: a plan that was made for
+-- an almost empty table may read all of a backlog. The autovacuum does the same, up to a minute later. Only the owner may do so.
+CREATE FUNCTION tarry._measure() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE name text;
+BEGIN
+  FOR name IN SELECT c.oid::regclass FROM pg_class c WHERE c.oid = ANY ('{tarry.job, tarry.finished, tarry.grp, tarry.batch}'::regclass[])
+      AND CASE WHEN c.reltuples < 10000 AND pg_relation_size(c.oid) > 500000 THEN pg_stat_get_live_tuples(c.oid) > 8 * greatest(c.reltuples, 250) END LOOP
+    EXECUTE 'ANALYZE (SKIP_LOCKED) ' || name;
+  END LOOP;
+END $$;
+
+-- A part of the upkeep, numbered from 1 without a gap. False: there is no such part.
 CREATE FUNCTION tarry._chore(p_part int, p_own bigint, p_fresh boolean, p_now bigint, p_oldest xid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE gone int; removed bigint;
 BEGIN
   IF p_part = 1 THEN
-    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept + 0 = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept + 0 = 0 ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED) o
       WHERE f.topic = o.topic AND f.id = o.id;
-    UPDATE tarry.finished f SET until = 0 FROM (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept + 0 > 0 LIMIT 1000
+    UPDATE tarry.finished f SET until = 0 FROM (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept + 0 > 0 ORDER BY until LIMIT 1000
       FOR UPDATE SKIP LOCKED) o WHERE f.topic = o.topic AND f.id = o.id;
   ELSIF p_part = 2 THEN
     WITH d AS (
@@ -2783,8 +2794,10 @@ BEGIN
   ELSIF p_part = 7 THEN
     DELETE FROM tarry.awaited w USING (SELECT k.topic, k.id, k.server FROM tarry.awaited k WHERE NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server)
       FOR UPDATE SKIP LOCKED) o WHERE w.topic = o.topic AND w.id = o.id AND w.server = o.server;
-  ELSIF p_part = 9 THEN
+  ELSIF p_part = 8 THEN
     PERFORM tarry._flow_tidy(p_own, p_fresh, p_now);
+  ELSIF p_part = 9 THEN
+    PERFORM tarry._measure();
   ELSE
     RETURN false;
   END IF;
