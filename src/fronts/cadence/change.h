@@ -32,7 +32,7 @@ struct change_order {
     int64_t pause_ms;  /* pause: 0: until resumed */
     const char *owner; /* delete: only if the schedule has this owner; NULL: any */
     bool take_over;    /* put, patch: may change the owner of a schedule */
-    bool is_new;       /* put: the caller has just found no such schedule */
+    bool is_new;       /* put: the caller has just found no schedule */
     /* Checks the right to the topic of the schedule as it was, and as it will be. Returns false with
      * the fault. */
     bool (*allows)(void *ctx, uint64_t tag, struct slice topic, struct http_fault *fault);

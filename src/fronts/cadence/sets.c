@@ -15,7 +15,7 @@ struct set_item {
     size_t text_at, text_bytes;     /* in `texts` */
     size_t result_at, result_bytes; /* in `results`; no bytes: none */
     bool is_deleted;
-    bool is_new, is_same; /* as the look-up found it: there was none, or one with this content */
+    bool is_new, is_same; /* the look-up found no schedule, or the same one */
 };
 
 struct set {
