@@ -231,10 +231,10 @@ static void set_note(struct set *set, struct set_item *item, const struct change
     buffer_append_text(&set->results, "{\"name\":");
     json_write_string(&set->results, slice_of(item->name));
     buffer_append_text(&set->results, ",\"result\":\"");
-    buffer_append_text(&set->results,
-                       result->has_fault             ? http_problem_code(result->fault.problem)
-                       : item->is_deleted && is_good ? "deleted"
-                                                     : queue_status_code(result->status));
+    buffer_append_text(&set->results, result->has_fault ? http_problem_code(result->fault.problem)
+                                      : item->is_deleted && is_good
+                                          ? "deleted"
+                                          : queue_status_code(result->status));
     buffer_append_byte(&set->results, '"');
     if (!is_good) {
         buffer_append_text(&set->results, ",\"detail\":");

@@ -1130,10 +1130,10 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
 /* Returns whether the time, the number and the body are all that distinguishes the update of a job from those of others. */
 static bool is_plain_again(const struct mysql_row *row)
 {
-    return row->again && row->again->has_body && !row->again->content_type.len &&
-           row->exists && row->stored && row->changed && !row->fresh && !row->extended &&
-           !row->requested && !row->next_change && !row->slot && !row->stored_batch &&
-           !row->stored_own && !row->expire_ms && row->state == JOB_DELAYED && !row->attempt &&
+    return row->again && row->again->has_body && !row->again->content_type.len && row->exists &&
+           row->stored && row->changed && !row->fresh && !row->extended && !row->requested &&
+           !row->next_change && !row->slot && !row->stored_batch && !row->stored_own &&
+           !row->expire_ms && row->state == JOB_DELAYED && !row->attempt &&
            row->due_ms == row->first_due_ms;
 }
 
