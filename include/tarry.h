@@ -75,13 +75,14 @@ enum tarry_code {
     TARRY_REQUESTED = 24,       /* success: the job is cancelled unless its holder acks it */
     TARRY_UNSUPPORTED = 26,     /* a directory with several shards has no strict groups */
     TARRY_RESULT_TOO_BIG = 33,  /* above 1 MiB; the job stays leased */
+    TARRY_GROUP_FULL = 34,      /* push of a new job: its group has max_jobs jobs */
     TARRY_TOO_MANY_GROUPS = 35, /* a topic has settings for up to 10,000 groups */
     TARRY_BATCH_CLOSED = 36, /* push of a member: `parent` is not the lease of a member that runs */
     TARRY_NO_BATCH = 37,     /* push of a member: no job of this topic and id waits for members */
     TARRY_WAITING = 38,      /* a job that waits for its members cannot be replaced */
     TARRY_TOO_MANY_BATCHES = 39, /* 100,000 jobs wait for members; in a directory, in each shard */
     TARRY_TOO_MANY_MEMBERS = 40, /* a batch has up to 1,000,000 members */
-    TARRY_NOT_EMPTY = 41,        /* group_order changes only while no job waits or is leased */
+    TARRY_NOT_EMPTY = 41, /* group_order and TARRY_ONE_SHARD change only while no job waits or is leased */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
@@ -620,7 +621,8 @@ int tarry_list_members(tarry *queue, struct tarry_members *list, tarry_job **out
 enum tarry_settings_flags {
     /* also TARRY_HAS_PRIORITY */
     TARRY_DEAD_LETTER_EXPIRED = 128, /* expired jobs are kept as dead */
-    TARRY_KEEP_BODY = 1024           /* kept jobs keep their body and content type */
+    TARRY_KEEP_BODY = 1024,          /* kept jobs keep their body and content type */
+    TARRY_ONE_SHARD = 2048 /* in a directory, all jobs of the topic are in one shard, so its limits are exact */
 };
 
 /* Deliveries per unit of time. */
@@ -658,11 +660,12 @@ struct tarry_settings {
     struct tarry_limits limits, group_limits;
     uint32_t group_order; /* enum tarry_group_order */
     uint32_t reserved_order;
+    uint64_t group_max_jobs; /* of each group; 0: no limit */
 };
 #define TARRY_SETTINGS_INIT                                                                        \
     {                                                                                              \
         sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0,        \
-            {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0                                                       \
+            {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0, 0                                                    \
     }
 
 struct tarry_topic {
@@ -743,10 +746,11 @@ struct tarry_group_settings {
     int32_t is_paused;
     uint32_t reserved;
     int64_t paused_until_ms; /* wall clock; 0: not paused, or until its settings change */
+    uint64_t max_jobs;       /* 0: group_max_jobs of the topic */
 };
 #define TARRY_GROUP_SETTINGS_INIT                                                                  \
     {                                                                                              \
-        sizeof(struct tarry_group_settings), 0, {0, 0, 0, 0}, 0, 0, 0                              \
+        sizeof(struct tarry_group_settings), 0, {0, 0, 0, 0}, 0, 0, 0, 0                           \
     }
 
 struct tarry_group {

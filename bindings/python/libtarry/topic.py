@@ -87,6 +87,10 @@ class Settings:
     group_burst: int | None = None
     group_order: str | None = None
     """`strict`: no job of a group is delivered before the one in front of it has ended."""
+    group_max_jobs: int | None = None
+    """New jobs of a group are rejected while it has this many."""
+    one_shard: bool = False
+    """In a directory, all jobs of the topic are in one shard."""
 
 
 _UNITS = {"s": lib.TARRY_PER_SECOND, "m": lib.TARRY_PER_MINUTE, "h": lib.TARRY_PER_HOUR}
@@ -119,6 +123,9 @@ def settings_struct(settings: Settings) -> Any:
     if settings.group_order not in (None, "free", "strict"):
         raise ValueError(f"bad group_order '{settings.group_order}', give free or strict")
     data.group_order = lib.TARRY_STRICT if settings.group_order == "strict" else lib.TARRY_FREE
+    data.group_max_jobs = settings.group_max_jobs or 0
+    if settings.one_shard:
+        data.flags |= lib.TARRY_ONE_SHARD
     if settings.keep_body:
         data.flags |= lib.TARRY_KEEP_BODY
     if settings.backoff is not None:
@@ -157,4 +164,6 @@ def settings_of(data: Any) -> Settings:
         group_rate=_rate_text(data.group_limits),
         group_burst=data.group_limits.burst or None,
         group_order="strict" if data.group_order == lib.TARRY_STRICT else None,
+        group_max_jobs=data.group_max_jobs or None,
+        one_shard=bool(data.flags & lib.TARRY_ONE_SHARD),
     )

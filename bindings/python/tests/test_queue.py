@@ -411,7 +411,7 @@ def test_a_cancelled_batch_ends_with_its_members(queue):
 
 
 def test_groups_limits_and_holds(queue):
-    settings = libtarry.Settings(limit=9, rate="100/s", burst=50, group_limit=1, group_rate="90/m", group_burst=5)
+    settings = libtarry.Settings(limit=9, rate="100/s", burst=50, group_limit=1, group_rate="90/m", group_burst=5, group_max_jobs=8, one_shard=True)
     queue.put_topic("t", settings)
     assert queue.settings("t") == settings
     for group in ("a", "a", "b", None):

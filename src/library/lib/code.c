@@ -16,6 +16,7 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED &&
                    (int)TARRY_UNSUPPORTED == (int)QUEUE_UNSUPPORTED &&
                    (int)TARRY_RESULT_TOO_BIG == (int)QUEUE_RESULT_TOO_BIG &&
+                   (int)TARRY_GROUP_FULL == (int)QUEUE_GROUP_FULL &&
                    (int)TARRY_TOO_MANY_GROUPS == (int)QUEUE_TOO_MANY_GROUPS &&
                    (int)TARRY_BATCH_CLOSED == (int)QUEUE_BATCH_CLOSED &&
                    (int)TARRY_NO_BATCH == (int)QUEUE_NO_BATCH &&
@@ -73,6 +74,8 @@ static const struct {
     {TARRY_UNSUPPORTED,
      "a directory with several shards does not have this setting and nothing was "
      "changed; use one with one shard"},
+    {TARRY_GROUP_FULL, "the group has as many jobs as group_max_jobs or its max_jobs allows and this one "
+                       "was not stored; try again once some are done, or raise the limit"},
     {TARRY_TOO_MANY_GROUPS,
      "the topic has settings for as many groups as it may have; delete those of "
      "unused ones"},
@@ -85,8 +88,8 @@ static const struct {
      "as many jobs wait for members as may; try again once some batches have ended"},
     {TARRY_TOO_MANY_MEMBERS,
      "the batch has as many members as it may have; use batches as members"},
-    {TARRY_NOT_EMPTY, "the topic has waiting or leased jobs, so the order of its groups cannot be "
-                      "changed; wait until they have ended, or purge them"},
+    {TARRY_NOT_EMPTY, "the topic has waiting or leased jobs, so the order of its groups and its shard "
+                      "cannot be changed; wait until they have ended, or purge them"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
@@ -119,7 +122,7 @@ const char *tarry_code_name(int code)
         return "io_failed";
     if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
         code == TARRY_REQUESTED || code == TARRY_UNSUPPORTED || code == TARRY_RESULT_TOO_BIG ||
-        (code >= TARRY_TOO_MANY_GROUPS && code <= TARRY_NOT_EMPTY))
+        (code >= TARRY_GROUP_FULL && code <= TARRY_NOT_EMPTY))
         return queue_status_code((enum queue_status)code);
     return "unknown";
 }

@@ -24,7 +24,8 @@ static void group_write(const struct queue_group *from, size_t stride, void *int
                                              .weight = settings->weight,
                                              .limits = lib_limits_write(&settings->limits),
                                              .is_paused = settings->paused,
-                                             .paused_until_ms = settings->paused_until_ms}};
+                                             .paused_until_ms = settings->paused_until_ms,
+                                             .max_jobs = settings->max_jobs}};
     if (from->name.len)
         memcpy(group.name, from->name.at, from->name.len);
     memcpy(into, &group, stride < sizeof group ? stride : sizeof group);
@@ -97,6 +98,7 @@ int tarry_group_put(tarry *queue, const char *topic, const char *group,
         .group = lib_text(group),
         .settings = {.weight = settings.weight,
                      .limits = lib_limits_read(&settings.limits),
+                     .max_jobs = settings.max_jobs,
                      .paused = settings.is_paused,
                      .paused_until_ms = settings.paused_until_ms}};
     return call_group(queue, &call, 0, NULL);

@@ -20,7 +20,8 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
         .size = (uint32_t)stride,
         .flags = (from->has_priority ? (uint32_t)TARRY_HAS_PRIORITY : 0) |
                  (from->dead_letter_expired ? (uint32_t)TARRY_DEAD_LETTER_EXPIRED : 0) |
-                 (from->keep_body ? (uint32_t)TARRY_KEEP_BODY : 0),
+                 (from->keep_body ? (uint32_t)TARRY_KEEP_BODY : 0) |
+                 (from->flow.one_shard ? (uint32_t)TARRY_ONE_SHARD : 0),
         .lease_ms = from->policy.lease_ms,
         .ttl_ms = from->policy.ttl_ms,
         .max_attempts = from->policy.max_attempts,
@@ -37,6 +38,7 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
         .limits = lib_limits_write(&from->flow.topic),
         .group_limits = lib_limits_write(&from->flow.group),
         .group_order = (uint32_t)from->flow.group_order,
+        .group_max_jobs = from->flow.group_max_jobs,
         .backoff_step_count = from->policy.backoff.step_count};
     memcpy(settings.backoff_steps_ms, from->policy.backoff.steps_ms,
            sizeof settings.backoff_steps_ms);
@@ -150,8 +152,6 @@ int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
  * delivery. They are kept unchanged. */
 struct server_settings {
     struct frequency push_rate;
-    uint64_t group_max_jobs;
-    bool one_shard;
     size_t extension_bytes;
     char extension[TOPIC_EXTENSION_BYTES_MAX];
 };
@@ -162,8 +162,6 @@ static void server_settings_write(const struct queue_topic *topic, size_t stride
     const struct slice extension = topic->settings.extension;
     (void)stride;
     held->push_rate = topic->settings.push_rate;
-    held->group_max_jobs = topic->settings.flow.group_max_jobs;
-    held->one_shard = topic->settings.flow.one_shard;
     if (extension.len > sizeof held->extension)
         return;
     held->extension_bytes = extension.len;
@@ -176,7 +174,8 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
     struct tarry_settings settings;
     struct backoff backoff;
     struct server_settings held = {.extension_bytes = 0};
-    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED | TARRY_KEEP_BODY;
+    const uint32_t flags =
+        TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED | TARRY_KEEP_BODY | TARRY_ONE_SHARD;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
         settings.reserved || settings.reserved_order || settings.on_conflict > TARRY_REJECT ||
         settings.group_order > TARRY_STRICT || !lib_limits_are_good(&settings.limits) ||
@@ -205,14 +204,14 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .keep_body = settings.flags & TARRY_KEEP_BODY,
                      .flow = {.topic = lib_limits_read(&settings.limits),
                               .group = lib_limits_read(&settings.group_limits),
-                              .group_order = (enum flow_order)settings.group_order}}};
+                              .group_max_jobs = settings.group_max_jobs,
+                              .group_order = (enum flow_order)settings.group_order,
+                              .one_shard = settings.flags & TARRY_ONE_SHARD}}};
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call.topic};
     int code = lib_topic_call(queue, &get, server_settings_write, &held);
     if (code && code != TARRY_NOT_FOUND)
         return code;
     call.settings.push_rate = held.push_rate;
-    call.settings.flow.group_max_jobs = held.group_max_jobs;
-    call.settings.flow.one_shard = held.one_shard;
     call.settings.extension = slice_make(held.extension, held.extension_bytes);
     return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }

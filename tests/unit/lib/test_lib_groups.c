@@ -249,6 +249,59 @@ BOTH(a_waiting_take_gets_the_job_that_a_rate_or_an_ack_releases)
     tarry_job_free(job);
 }
 
+BOTH(a_group_has_at_most_max_jobs)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT, shown = TARRY_SETTINGS_INIT;
+    struct tarry_group_settings own = TARRY_GROUP_SETTINGS_INIT;
+    settings.group_max_jobs = 2;
+    settings.flags = TARRY_ONE_SHARD;
+    set(queue, settings, TARRY_CREATED);
+    assert_int_equal(tarry_topic_settings(queue, "t", &shown), TARRY_OK);
+    assert_int_equal(shown.group_max_jobs, 2);
+    assert_int_equal(shown.flags, TARRY_ONE_SHARD);
+    assert_int_equal(push_in(queue, "a", "a1"), TARRY_CREATED);
+    assert_int_equal(push_in(queue, "a", "a2"), TARRY_CREATED);
+    assert_int_equal(push_in(queue, "a", "a3"), TARRY_GROUP_FULL);
+    assert_string_equal(tarry_code_name(TARRY_GROUP_FULL), "group_full");
+    own.max_jobs = 3;
+    assert_int_equal(tarry_group_put(queue, "t", "a", &own), TARRY_OK);
+    assert_int_equal(group_of(queue, "a").settings.max_jobs, 3);
+    assert_int_equal(push_in(queue, "a", "a3"), TARRY_CREATED);
+    assert_int_equal(push_in(queue, "a", "a4"), TARRY_GROUP_FULL);
+    assert_int_equal(push_in(queue, "b", "b1"), TARRY_CREATED);
+}
+
+CLAIM(a_topic_in_one_shard_of_several_has_an_exact_limit)
+{
+    enum { JOBS = 12 };
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    tarry *queue = open_in_directory(3);
+    char id[16];
+    settings.limits.limit = 1; /* less than the number of shards */
+    set(queue, settings, TARRY_BAD_OPTION);
+    settings.flags = TARRY_ONE_SHARD;
+    set(queue, settings, TARRY_CREATED);
+    for (int i = 0; i < JOBS; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        assert_int_equal(push_in(queue, "a", id), TARRY_CREATED);
+    }
+    for (int i = 0; i < JOBS; i++) { /* in the order of the pushes */
+        struct tarry_answer answer = TARRY_ANSWER_INIT;
+        tarry_job *job = rig_take_one(queue, 0);
+        snprintf(id, sizeof id, "%d", i);
+        assert_string_equal(tarry_job_id(job), id);
+        assert_null(rig_take_one(queue, 0));
+        answer.job = job;
+        assert_int_equal(tarry_ack(queue, &answer, 1, NULL), TARRY_OK);
+        tarry_job_free(job);
+    }
+    assert_int_equal(push_in(queue, "a", "last"), TARRY_CREATED);
+    settings.flags = 0;
+    settings.limits.limit = 0;
+    set(queue, settings, TARRY_NOT_EMPTY);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+}
+
 CLAIM(a_directory_with_several_shards_has_strict_groups)
 {
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
