@@ -140,7 +140,10 @@ int64_t clock_process_ms(struct clock *clock, int64_t inner_ms)
     int64_t now_ms = clock_inner_ms_of(clock);
     if (clock_is_held(clock))
         return inner_ms <= now_ms ? clock_inner_ms() : INT64_MAX;
-    return inner_ms - now_ms + clock_inner_ms();
+    int64_t process_ms;
+    if (__builtin_add_overflow(inner_ms, clock_inner_ms() - now_ms, &process_ms))
+        return INT64_MAX; /* a time that never comes */
+    return process_ms;
 }
 
 void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms)
