@@ -82,7 +82,8 @@ enum tarry_code {
     TARRY_WAITING = 38,      /* a job that waits for its members cannot be replaced */
     TARRY_TOO_MANY_BATCHES = 39, /* 100,000 jobs wait for members; in a directory, in each shard */
     TARRY_TOO_MANY_MEMBERS = 40, /* a batch has up to 1,000,000 members */
-    TARRY_NOT_EMPTY = 41, /* group_order and TARRY_ONE_SHARD change only while no job waits or is leased */
+    TARRY_NOT_EMPTY =
+        41, /* group_order and TARRY_ONE_SHARD change only while no job waits or is leased */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
@@ -622,7 +623,8 @@ enum tarry_settings_flags {
     /* also TARRY_HAS_PRIORITY */
     TARRY_DEAD_LETTER_EXPIRED = 128, /* expired jobs are kept as dead */
     TARRY_KEEP_BODY = 1024,          /* kept jobs keep their body and content type */
-    TARRY_ONE_SHARD = 2048 /* in a directory, all jobs of the topic are in one shard, so its limits are exact */
+    TARRY_ONE_SHARD =
+        2048 /* in a directory, all jobs of the topic are in one shard, so its limits are exact */
 };
 
 /* Deliveries per unit of time. */

@@ -74,8 +74,9 @@ static const struct {
     {TARRY_UNSUPPORTED,
      "a directory with several shards does not have this setting and nothing was "
      "changed; use one with one shard"},
-    {TARRY_GROUP_FULL, "the group has as many jobs as group_max_jobs or its max_jobs allows and this one "
-                       "was not stored; try again once some are done, or raise the limit"},
+    {TARRY_GROUP_FULL,
+     "the group has as many jobs as group_max_jobs or its max_jobs allows and this one "
+     "was not stored; try again once some are done, or raise the limit"},
     {TARRY_TOO_MANY_GROUPS,
      "the topic has settings for as many groups as it may have; delete those of "
      "unused ones"},
@@ -88,8 +89,9 @@ static const struct {
      "as many jobs wait for members as may; try again once some batches have ended"},
     {TARRY_TOO_MANY_MEMBERS,
      "the batch has as many members as it may have; use batches as members"},
-    {TARRY_NOT_EMPTY, "the topic has waiting or leased jobs, so the order of its groups and its shard "
-                      "cannot be changed; wait until they have ended, or purge them"},
+    {TARRY_NOT_EMPTY,
+     "the topic has waiting or leased jobs, so the order of its groups and its shard "
+     "cannot be changed; wait until they have ended, or purge them"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
