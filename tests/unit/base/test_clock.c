@@ -112,10 +112,10 @@ CLAIM(turns_a_moment_into_the_process_s)
 
     assert_int_equal(clock_process_ms(&clock_process, 4711), 4711);
     assert_true(clock_process_ms(&clock, INT64_MAX) == INT64_MAX);
-    assert_true(clock_process_ms(&clock, INT64_MAX - 1) >= INT64_MAX - 1 - 60000);
     clock_start(&clock, 5000);
     int64_t before_ms = clock_inner_ms();
     assert_in_range(clock_process_ms(&clock, 65000) - before_ms, 60000 - BUSY_MS, 60001);
+    assert_true(clock_process_ms(&clock, INT64_MAX - 1) == INT64_MAX); /* which has begun earlier */
 }
 
 CLAIM(names_the_boot)

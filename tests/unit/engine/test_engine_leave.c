@@ -140,7 +140,7 @@ static struct queue_result push_member(struct engine *engine, uint32_t part)
     return result;
 }
 
-CLAIM(a_member_is_stored_only_by_the_part_that_it_joined_for)
+CLAIM(only_the_part_of_its_join_stores_a_member)
 {
     struct engine *engine = start();
     const struct queue_batch_call ask = {.verb = QUEUE_BATCH_VERSION,

@@ -272,7 +272,7 @@ CLAIM_BETWEEN(a_push_with_an_unknown_end_leaves_with_the_version_of_its_part, be
     }
 }
 
-CLAIM_BETWEEN(a_push_stays_under_way_if_its_part_has_failed, begin, end)
+CLAIM_BETWEEN(a_failed_part_keeps_a_push_under_way, begin, end)
 {
     push_one(QUEUE_UNAVAILABLE);
     expect_calls(1, QUEUE_BATCH_VERSION, 1);
@@ -282,7 +282,7 @@ CLAIM_BETWEEN(a_push_stays_under_way_if_its_part_has_failed, begin, end)
     assert_true(sharded_is_idle(sharded));
 }
 
-CLAIM_BETWEEN(a_push_whose_topic_moves_names_the_part_that_it_joined_for, begin, end)
+CLAIM_BETWEEN(a_moved_push_names_the_part_of_its_join, begin, end)
 {
     push((const char *const[]){"1"}, (const char *const[]){"0"}, 1);
     moved = 1;
