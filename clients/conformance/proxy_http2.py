@@ -1,5 +1,6 @@
 """The proxy for clients of gRPC: the same rules for each stream of HTTP/2, on connections that are really cut."""
 
+import re
 import socket
 import struct
 import threading
@@ -13,14 +14,19 @@ END_STREAM, END_HEADERS, PADDED, PRIORITY = 1, 4, 8, 32
 PREFACE_BYTES, TABLE_BYTES = 24, 1 << 16
 STATUS = {429: 8, 503: 14, 504: 14}
 LINES = {
-    "Push": "POST /v1/jobs", "PushMany": "POST /v1/jobs", "PushBatch": "POST /v1/batches", "Cancel": "DELETE", "Take": "POST /v1/take", "Ack": "POST /v1/ack",
+    "Push": "POST /v1/jobs", "PushMany": "POST /v1/jobs", "PushBatch": "POST /v1/batches", "Cancel": "DELETE", "Take": "POST /v1/take", "Ack": "POST /v1/ack", "Work": "POST /v1/take",
 }
+ACK = re.compile(rb"\x1a[\x80-\xff]*[\x00-\x7f]\x08\x01")  # a WorkRequest with an answer whose verb is VERB_ACK
+ANSWERED = b"\x12"  # the first byte of a WorkResponse with an Answered
+SETTLE_S = 0.05  # what the server has sent before a break still arrives
 
 
 class Http2Proxy(Proxy):
     """
     A rule matches the line of the HTTP call that corresponds to the call of gRPC, or its name. Each direction has its own tables of header fields, so a request
     or an answer can be left out. `repeat` is not possible: a request may be cut into any frames.
+    Each ack on a stream of the method Work matches "Work ack". For it, "do" is `cut_before`, `cut_after`, `delay`, or `blackhole`: nothing passes any more, and the
+    connection stays open.
     """
 
     def __init__(self, port):
@@ -98,7 +104,8 @@ class Pair:
     def __init__(self, proxy, client, server):
         self.proxy, self.sockets = proxy, (client, server)
         self.up, self.down = Way(client, server), Way(server, client)
-        self.faults, self.dropped = {}, set()
+        self.faults, self.dropped, self.works = {}, set(), {}
+        self.hides_answers = self.is_silent = False
 
     def start(self):
         for work in (self._requests, self._answers):
@@ -125,13 +132,42 @@ class Pair:
             kind, flags, stream, payload = self.up.frame()
             if kind == HEADERS:
                 self._request(flags, stream, self.up.fields(flags, payload))
-            elif stream not in self.dropped:
+            elif stream in self.dropped:
+                if kind == DATA and payload:
+                    self.down.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload)))
+            elif (do := self._do_with_ack(stream, payload) if kind == DATA and stream in self.works else "pass") == "cut_before":
+                return time.sleep(SETTLE_S)  # which cuts
+            else:
+                self.hides_answers = do == "cut_after"
                 self.up.send(kind, flags, stream, payload)
-            elif kind == DATA and payload:
-                self.down.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload)))
+                if do in ("cut_after", "blackhole"):
+                    return self._break_off(do)
+
+    def _do_with_ack(self, stream, payload):
+        """What to do with a frame of messages of a worker."""
+        kept = self.works[stream] + payload
+        while len(kept) >= 5 and len(kept) >= 5 + (length := int.from_bytes(kept[1:5], "big")):
+            rule = self.proxy._rule("Work ack") if ACK.match(kept[5:5 + length]) else {"do": "pass"}
+            kept = kept[5 + length:]
+            if rule["do"] == "delay":
+                time.sleep(rule["ms"] / 1000)
+            elif rule["do"] != "pass":
+                return rule["do"]
+        self.works[stream] = kept
+        return "pass"
+
+    def _break_off(self, do):
+        time.sleep(SETTLE_S)
+        self.is_silent = do == "blackhole"
+        while self.is_silent:
+            self.up.kept = b""
+            self.up.read(1)  # until the client closes the connection
 
     def _request(self, flags, stream, fields):
-        rule = self.proxy.rule_of(dict(fields)[":path"])
+        path = dict(fields)[":path"]
+        rule = self.proxy.rule_of(path)
+        if path.endswith("/Work"):
+            self.works[stream] = b""
         if rule["do"] == "cut_before":
             return self.cut()
         if rule["do"] == "answer":
@@ -146,6 +182,8 @@ class Pair:
         while True:
             kind, flags, stream, payload = self.down.frame()
             do = self.faults.get(stream, {}).get("do")
+            if self.is_silent or self.hides_answers and kind == DATA and payload[5:6] == ANSWERED:
+                continue
             if kind == HEADERS:
                 fields = self.down.fields(flags, payload)
                 if do == "cut_after":

@@ -29,7 +29,7 @@ static struct slice read_by(const struct transcript *transcript)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    struct transcript whole, cut, knowing;
+    struct transcript whole, cut, knowing, split;
     if (len == 0)
         return 0;
     struct random random = {.state = bytes[0]};
@@ -59,6 +59,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     CLAIM("nor does what is known of earlier messages",
           slice_equals(read_by(&whole), read_by(&knowing)));
     CLAIM("nor for whether one is refused", whole.refused == knowing.refused);
+
+    transcript_init(&split, BODY_BYTES_MAX);
+    split.knows = split.is_http_2 = true;
+    transcript_feed(&split, text);
+    CLAIM("heads of HTTP/2 read the same", slice_equals(read_by(&whole), read_by(&split)));
+    CLAIM("and the same ones are refused", whole.refused == split.refused);
+    transcript_fini(&split);
     transcript_fini(&whole);
     transcript_fini(&cut);
     transcript_fini(&knowing);

@@ -94,6 +94,11 @@ int main(int, char **words)
     repeats << file.rdbuf();
     grpc::ChannelArguments arguments;
     arguments.SetServiceConfigJSON(repeats.str());
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     auto channel = grpc::CreateCustomChannel(words[1], grpc::InsecureChannelCredentials(), arguments);
     auto stub = Queue::NewStub(channel);
     std::map<std::string, Stream> streams;

@@ -7,7 +7,10 @@ import loader from "@grpc/proto-loader";
 const [address, repeats] = process.argv.slice(2);
 const described = loader.loadSync("tarry/v1/queue.proto", { includeDirs: [process.env.TARRY_PROTOS], enums: String, longs: String, bytes: String, keepCase: true });
 const { Queue } = grpc.loadPackageDefinition(described).tarry.v1;
-const options = { "grpc.service_config": fs.readFileSync(repeats, "utf8"), "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500 };
+const options = {
+    "grpc.service_config": fs.readFileSync(repeats, "utf8"), "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500,
+    "grpc.keepalive_time_ms": 1000, "grpc.keepalive_timeout_ms": 2000,
+};
 const stub = new Queue(address, grpc.credentials.createInsecure(), options);
 const streams = new Map();
 

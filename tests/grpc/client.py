@@ -36,7 +36,8 @@ def perform(stub, number, method, timeout, line):
 
 
 with open(sys.argv[2], encoding="utf-8") as repeats:
-    options = [("grpc.service_config", repeats.read()), ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
+    options = [("grpc.service_config", repeats.read()), ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500), ("grpc.keepalive_time_ms", 1000),
+               ("grpc.http2.ping_timeout_ms", 2000), ("grpc.http2.max_pings_without_data", 0)]
 with grpc.insecure_channel(sys.argv[1], options=options) as channel:
     calls = queue_pb2_grpc.QueueStub(channel)
     for given in sys.stdin:

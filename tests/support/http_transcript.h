@@ -19,6 +19,7 @@ struct transcript {
     struct buffer text;
     bool refused;
     size_t refused_at; /* length of text before the refusal */
+    bool is_http_2;    /* the heads are read as those of HTTP/2 */
     bool knows;        /* the line of the last message's Authorization, as a connection does */
     char *line;
     size_t line_len;
@@ -80,6 +81,7 @@ static inline bool transcript_step(struct transcript *transcript, char *bytes, s
 {
     struct http_fault fault;
     size_t left = *len - *at, used = 0;
+    transcript->framing.is_http_2 = transcript->is_http_2;
     transcript->framing.known = slice_make(transcript->line, transcript->line_len);
     switch (http_message_read(&transcript->framing, bytes + *at, &left, &transcript->request, &used,
                               &fault)) {

@@ -1,4 +1,5 @@
 /* The calls of schedules. Their handlers read and write JSON (transcode.h). */
+#include "base/json_write.h"
 #include "grpc/methods.h"
 #include "grpc/transcode.h"
 
@@ -9,12 +10,13 @@ static void set_name(struct request *request, const char *name)
     request->call->id = slice_of(name);
 }
 
-/* Appends a specification as an object. The name is in the path of REST, unless `with_name`; `take_over` is in the
- * query. */
+/* Members that REST has in its path and its query; in a set, the names are members. */
+static const char *const outside[] = {"take_over", "name", NULL};
+static const char *const outside_set[] = {"take_over", NULL};
+
+/* Appends a specification as an object. */
 static bool write_spec(struct request *request, const Tarry__V1__ScheduleSpec *spec, bool with_name)
 {
-    static const char *const outside[] = {"take_over", "name", NULL}, *const outside_set[] = {
-                                                                          "take_over", NULL};
     buffer_append_byte(&request->text, '{');
     bool done = transcode_members(&request->text, &spec->base, with_name ? outside_set : outside,
                                   request->fault);
@@ -28,6 +30,53 @@ static bool read_put(struct request *request, const void *message)
     set_name(request, spec->name);
     return fields_flag(&request->fields, OPTION_TAKE_OVER, spec->take_over) &&
            write_spec(request, spec, false) && request_text_is_body(request);
+}
+
+static void write_null(struct buffer *out, const char *name)
+{
+    json_write_member(out, name);
+    buffer_append_text(out, "null");
+}
+
+/* Appends null for each member to clear. A body may be held in either form. */
+static bool write_nulls(struct request *request, const Tarry__V1__PatchScheduleRequest *patch)
+{
+    struct buffer *out = &request->text;
+    bool has_body = patch->spec->body.len > 0;
+    for (size_t i = 0; i < patch->n_clear; i++) {
+        const char *name = patch->clear[i];
+        if (strcmp(name, "name") == 0 || strcmp(name, "take_over") == 0 ||
+            !protobuf_c_message_descriptor_get_field_by_name(&tarry__v1__schedule_spec__descriptor,
+                                                             name))
+            return http_fault_set(request->fault, PROBLEM_BAD_SCHEDULE, 0,
+                                  "'clear' names '%s', which is not a member that a schedule can "
+                                  "do without",
+                                  http_quotable(slice_of(name), 40));
+        if (strcmp(name, "body") != 0)
+            write_null(out, name);
+        else if (!has_body)
+            write_null(out, "body_base64");
+        has_body |= strcmp(name, "body") == 0;
+    }
+    if (has_body)
+        write_null(out, "body");
+    return true;
+}
+
+static bool read_patch(struct request *request, const void *message)
+{
+    const Tarry__V1__PatchScheduleRequest *patch = message;
+    const Tarry__V1__ScheduleSpec *spec = patch->spec;
+    if (!spec)
+        return http_fault_set(request->fault, PROBLEM_OPTION_MISSING, 0, "'spec' is missing");
+    set_name(request, spec->name);
+    buffer_append_byte(&request->text, '{');
+    if (!fields_flag(&request->fields, OPTION_TAKE_OVER, spec->take_over) ||
+        !transcode_members(&request->text, &spec->base, outside, request->fault) ||
+        !write_nulls(request, patch))
+        return false;
+    buffer_append_byte(&request->text, '}');
+    return request_text_is_body(request);
 }
 
 static bool read_apply(struct request *request, const void *message)
@@ -112,6 +161,8 @@ static bool read_preview(struct request *request, const void *message)
 
 const struct method grpc_schedule_methods[] = {
     SCHEDULE("PutSchedule", "schedule_put", schedule_spec, schedule_result, read_put),
+    SCHEDULE("PatchSchedule", "schedule_patch", patch_schedule_request, schedule_result,
+             read_patch),
     SCHEDULE("ApplySchedules", "schedules_put", apply_schedules_request, apply_schedules_response,
              read_apply),
     SCHEDULE("DeleteSchedule", "schedule_delete", schedule_request, schedule_result, read_name),

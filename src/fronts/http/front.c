@@ -451,6 +451,7 @@ void http_front_free(struct http_front *front)
     buffer_fini(&front->trailers);
     buffer_fini(&front->arena);
     free(front->read_at);
+    free(front->frame_at);
     free(front->sealed_at);
     free(front);
 }

@@ -7,11 +7,14 @@
 #include "http/phase.h"
 #include "http/stream.h"
 
+#include <assert.h>
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>
 
 enum {
-    SESSION_BYTES = 24 * 1024,        /* approximate memory of a session */
+    SESSION_BYTES = 10 * 1024,        /* approximate memory of a session */
+    TABLE_BYTES = 1024,               /* of the HPACK table of answers, which have few fields */
+    FRAME_BYTES = 9 + 1 + 16 * 1024,  /* as nghttp2 allocates a frame: head, padding, payload */
     WINDOW_BYTES = 1024 * 1024,       /* of a connection */
     BODY_WINDOW_BYTES = 256 * 1024,   /* of a stream whose head is checked */
     OUT_BYTES_MAX = 256 * 1024,       /* of frames for one write */
@@ -57,9 +60,12 @@ static int on_frame_begins(nghttp2_session *session, const nghttp2_frame_hd *hea
     struct http2 *http2 = ctx;
     (void)session;
     switch (head->type) {
+    case NGHTTP2_PRIORITY:
+        if (!head->stream_id) /* nghttp2 ignores these frames, as priorities are not used */
+            (void)end_hostile(http2, NGHTTP2_PROTOCOL_ERROR);
+        /* fall through */
     case NGHTTP2_PING:
     case NGHTTP2_SETTINGS:
-    case NGHTTP2_PRIORITY:
         count_flood(http2, HTTP2_FLOOD_CONTROL);
         break;
     case NGHTTP2_DATA:
@@ -79,6 +85,7 @@ static int on_frame_begins(nghttp2_session *session, const nghttp2_frame_hd *hea
 
 static int on_headers_begin(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
+    static const nghttp2_extpri in_turn = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
     struct http2 *http2 = ctx;
     (void)http2_block_end(http2, NULL); /* of a malformed request, whose end is not reported */
     http2->is_block_open = true;
@@ -88,6 +95,7 @@ static int on_headers_begin(nghttp2_session *session, const nghttp2_frame *frame
     if (!stream)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     http2->last_id = frame->hd.stream_id;
+    (void)nghttp2_session_change_extpri_stream_priority(session, frame->hd.stream_id, &in_turn, 1);
     return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
 }
 
@@ -198,6 +206,45 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
     return 0;
 }
 
+/* ---- memory ---- */
+
+/*
+ * Each session of nghttp2 allocates a buffer for the frame that it sends. A frame has content only until the next call of
+ * nghttp2_session_mem_send, and append_frames copies it at once, so all sessions of a front share one
+ * buffer. A version of nghttp2 that allocates another size has a buffer in each session.
+ */
+static void *memory_resize(void *at, size_t bytes, void *ctx)
+{
+    struct http2 *http2 = ctx;
+    struct http_front *front = http2->connection->front;
+    assert(!at || at != front->frame_at);
+    if (http2->session || at || bytes != FRAME_BYTES || http2->shares_frame)
+        return realloc(at, bytes);
+    if (!front->frame_at)
+        front->frame_at = malloc(bytes);
+    http2->shares_frame = front->frame_at != NULL;
+    return front->frame_at;
+}
+
+static void memory_release(void *at, void *ctx)
+{
+    const struct http2 *http2 = ctx;
+    if (at != http2->connection->front->frame_at)
+        free(at);
+}
+
+static void *memory_take(size_t bytes, void *ctx)
+{
+    (void)ctx;
+    return malloc(bytes);
+}
+
+static void *memory_take_zeroed(size_t count, size_t bytes, void *ctx)
+{
+    (void)ctx;
+    return calloc(count, bytes);
+}
+
 /* ---- begin ---- */
 
 static nghttp2_session *new_session(struct http2 *http2)
@@ -205,6 +252,7 @@ static nghttp2_session *new_session(struct http2 *http2)
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
     nghttp2_session *session = NULL;
+    nghttp2_mem memory = {http2, memory_take, memory_release, memory_take_zeroed, memory_resize};
     if (nghttp2_session_callbacks_new(&callbacks) != 0 || nghttp2_option_new(&option) != 0)
         goto done;
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_frame_begins);
@@ -216,9 +264,10 @@ static nghttp2_session *new_session(struct http2 *http2)
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1); /* http2_closed.h */
+    nghttp2_option_set_max_deflate_dynamic_table_size(option, TABLE_BYTES);
     /* Resets are counted here (http2_flood.h), by those that no answer makes up for. */
     nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX);
-    (void)nghttp2_session_server_new2(&session, callbacks, http2, option);
+    (void)nghttp2_session_server_new3(&session, callbacks, http2, option, &memory);
 
 done:
     nghttp2_option_del(option);
@@ -231,6 +280,7 @@ static bool submit_settings(nghttp2_session *session)
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, HTTP2_STREAMS_MAX},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HTTP_HEAD_BYTES_MAX},
+        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
     return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings,
                                    sizeof settings / sizeof settings[0]) == 0 &&

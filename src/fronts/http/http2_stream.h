@@ -49,6 +49,7 @@ struct http2 {
     bool awaits_pong;     /* a PING is not answered yet */
     bool is_draining;     /* the first GOAWAY is sent */
     bool is_last_sent;    /* and the second one */
+    bool shares_frame;    /* its frame is in front->frame_at */
     bool has_sent_goaway; /* a GOAWAY without return is sent */
 };
 

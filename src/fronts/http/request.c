@@ -231,6 +231,20 @@ static bool read_header(struct head_reading *reading, struct http_header *header
     return true;
 }
 
+/* Returns an empty header, or NULL with a fault if there are too many. */
+static struct http_header *add_header(struct head_reading *reading)
+{
+    struct http_request *request = reading->request;
+    if (request->header_count == HTTP_HEADERS_MAX) {
+        (void)http_fault_set(reading->fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEADERS_MAX,
+                             "more than %d headers, send fewer", HTTP_HEADERS_MAX);
+        return NULL;
+    }
+    struct http_header *header = &request->headers[request->header_count++];
+    *header = (struct http_header){0};
+    return header;
+}
+
 /* ---- llhttp ---- */
 
 static void extend_slice(struct slice *slice, const char *at, size_t len)
@@ -252,12 +266,8 @@ static int on_name(llhttp_t *parser, const char *at, size_t len)
     struct head_reading *reading = parser->data;
     struct http_request *request = reading->request;
     if (reading->in_value || request->header_count == 0) {
-        if (request->header_count == HTTP_HEADERS_MAX) {
-            (void)http_fault_set(reading->fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEADERS_MAX,
-                                 "more than %d headers, send fewer", HTTP_HEADERS_MAX);
+        if (!add_header(reading))
             return HPE_USER;
-        }
-        request->headers[request->header_count++] = (struct http_header){0};
         reading->in_value = false;
     }
     extend_slice(&request->headers[request->header_count - 1].name, at, len);
@@ -361,12 +371,9 @@ static bool split_target(struct slice target, struct http_request *out, struct h
     return true;
 }
 
-static bool check_request(const struct head_reading *reading, const llhttp_t *parser)
+static bool check_request(const struct head_reading *reading)
 {
     const struct http_request *request = reading->request;
-    if (parser->http_major != 1 || parser->http_minor > 1)
-        return http_fault_set(reading->fault, PROBLEM_VERSION_UNKNOWN, 0,
-                              "only HTTP/1.0 and HTTP/1.1 are supported");
     if (request->chunked && request->has_length)
         return http_fault_set(
             reading->fault, PROBLEM_BAD_FRAMING, 0,
@@ -447,6 +454,83 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
     return execute_llhttp(parser, head, (size_t)(blank - head.at), framing);
 }
 
+/* Reads the head by llhttp. */
+static bool read_by_llhttp(struct head_reading *reading, struct slice head,
+                           const struct http_framing *framing)
+{
+    struct http_request *request = reading->request;
+    llhttp_t parser;
+    enum llhttp_errno error = run_llhttp(reading, &parser, head, framing);
+    if (reading->fault->problem)
+        return false;
+    if (error != HPE_PAUSED)
+        return refuse_llhttp(reading, &parser, error, head);
+    if (parser.http_major != 1 || parser.http_minor > 1)
+        return http_fault_set(reading->fault, PROBLEM_VERSION_UNKNOWN, 0,
+                              "only HTTP/1.0 and HTTP/1.1 are supported");
+    request->is_http_1_0 = parser.http_minor == 0;
+    request->method = method_of(parser.method);
+    return true;
+}
+
+/* ---- heads of HTTP/2 ---- */
+
+static enum http_method common_method(struct slice word)
+{
+    static const struct {
+        const char *word;
+        enum http_method method;
+    } rows[] = {{"POST", HTTP_METHOD_POST},   {"GET", HTTP_METHOD_GET},
+                {"PUT", HTTP_METHOD_PUT},     {"DELETE", HTTP_METHOD_DELETE},
+                {"PATCH", HTTP_METHOD_PATCH}, {"HEAD", HTTP_METHOD_HEAD}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (slice_is(word, rows[i].word))
+            return rows[i].method;
+    return HTTP_METHOD_OTHER;
+}
+
+/* Splits the request line, which read_head has checked. Returns the start of the next line, or NULL if the line has another
+ * form than those that HTTP/2 usually has. */
+static const char *split_request_line(struct head_reading *reading, struct slice head)
+{
+    static const char version[] = " HTTP/1.1\r\n";
+    enum { VERSION_BYTES = sizeof version - 1 };
+    const char *blank = memchr(head.at, ' ', head.len), *lf = memchr(head.at, '\n', head.len);
+    if (!blank || !lf || lf + 1 - blank <= VERSION_BYTES + 1 || blank[1] != '/' ||
+        memcmp(lf + 1 - VERSION_BYTES, version, VERSION_BYTES) != 0)
+        return NULL;
+    reading->request->method = common_method(slice_make(head.at, (size_t)(blank - head.at)));
+    reading->target = slice_make(blank + 1, (size_t)(lf - blank) - VERSION_BYTES);
+    return reading->request->method == HTTP_METHOD_OTHER ? NULL : lf + 1;
+}
+
+/* Reads the lines after the first one, which are "NAME: VALUE": read_head has checked them. */
+static bool split_lines(struct head_reading *reading, const char *at, struct slice head,
+                        const struct http_framing *framing)
+{
+    const char *known_line = framing->known_at ? head.at + framing->known_at : NULL;
+    const char *end = head.at + head.len - 2; /* the empty line */
+    while (at < end) {
+        if (at == known_line) {
+            at += framing->known_bytes;
+            continue;
+        }
+        const char *colon = memchr(at, ':', (size_t)(end - at));
+        assert(colon);
+        const char *lf = memchr(colon, '\n', (size_t)(end - colon));
+        assert(lf);
+        struct http_header *header = add_header(reading);
+        if (!header)
+            return false;
+        header->name = slice_make(at, (size_t)(colon - at));
+        header->value = slice_make(colon + 1, (size_t)(lf - 1 - (colon + 1)));
+        if (!read_header(reading, header))
+            return false;
+        at = lf + 1;
+    }
+    return true;
+}
+
 /* ---- known line ---- */
 
 enum { AUTHORIZATION_NAME_BYTES = sizeof "authorization:" - 1 };
@@ -523,23 +607,20 @@ static bool parse_head(struct slice head, const struct http_framing *framing,
                        struct http_request *out, struct http_fault *fault)
 {
     struct head_reading reading = {.request = out, .fault = fault};
-    llhttp_t parser;
     memset(out, 0, offsetof(struct http_request, headers));
     fault->problem = PROBLEM_NONE;
 
     if (framing->known_at)
         read_known_line(head, framing, out);
-    enum llhttp_errno error = run_llhttp(&reading, &parser, head, framing);
-    if (fault->problem)
+    const char *lines = framing->is_http_2 ? split_request_line(&reading, head) : NULL;
+    if (!lines)
+        reading.target = (struct slice){0};
+    if (!(lines ? split_lines(&reading, lines, head, framing)
+                : read_by_llhttp(&reading, head, framing)))
         return false;
-    if (error != HPE_PAUSED)
-        return refuse_llhttp(&reading, &parser, error, head);
-
-    out->is_http_1_0 = parser.http_major == 1 && parser.http_minor == 0;
     out->keeps_alive =
         !reading.has_connection_close && (!out->is_http_1_0 || reading.has_connection_keep);
-    out->method = method_of(parser.method);
-    return check_request(&reading, &parser) && split_target(reading.target, out, fault);
+    return check_request(&reading) && split_target(reading.target, out, fault);
 }
 
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)

@@ -5,7 +5,8 @@
  * and body. It is strict (RFC 9112 without its concessions): lines end with CR LF and contain
  * neither alone, lines are not folded, there is one length and one host. The same functions find
  * and check the lines of heads, chunks and trailers. Second, llhttp parses the whole head; it reads
- * no body, see decision 31. Limits are checked before memory is used.
+ * no body, see decision 31. Lines that were written from the fields of HTTP/2 are split at their
+ * ends and colons instead: nghttp2 has split them once. Limits are checked before memory is used.
  *
  * Pure. Slices point into the given bytes and are valid as long as those.
  */
@@ -79,6 +80,7 @@ struct http_framing {
     uint32_t line_at, lines; /* head: start of the current line, lines so far */
     uint32_t head_bytes;     /* 0: the head is incomplete */
     size_t probed;           /* bytes already searched for the end of a line */
+    bool is_http_2; /* set by the caller: the lines were written from the fields of HTTP/2 */
     bool chunked;
     bool is_stale; /* the request was parsed in an earlier call; its slices are invalid */
     uint8_t chunk_state;

@@ -117,6 +117,7 @@ struct http_front {
     void *drained_ctx;
 
     char *read_at;               /* HTTP_READ_BYTES */
+    void *frame_at;              /* the frame that a session of HTTP/2 sends, or NULL; see http2.c */
     char *sealed_at;             /* the same for reads of TLS connections; see channel.h */
     uint32_t greeting_count;     /* connections before their first request, see connection.c */
     uint32_t handshake_count;    /* handshake steps in this iteration */

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from frames import ACK, CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, PING, PREFACE, PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, STREAM_CLOSED, Answer, Closed, Peer, literal, request
+from frames import ACK, CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, PING, PREFACE, PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, STREAM_CLOSED, WINDOW_UPDATE, Answer, Closed, Peer, literal, request
 from server import eventually
 
 pytestmark = pytest.mark.plain("the frames are written to a plain socket")
@@ -210,6 +210,27 @@ def test_a_large_answer_arrives_whole_through_small_windows(start_server):
                 assert len(frame.payload) <= 1000
                 peer.window(take, len(frame.payload))
         assert peer.answers[take].body == body
+
+
+def test_large_answers_are_sent_in_turn(start_server):
+    server = start_server()
+    with Peer(server.port, settings=[(INITIAL_WINDOW_SIZE, 0)]) as peer:
+        pages = [peer.open(request("GET", "/openapi.yaml", [("priority", "u=0")])), peer.open(request("GET", "/openapi.yaml"))]
+        while not all(peer.answers[page].status for page in pages):
+            peer.read()
+        peer.socket.sendall(b"".join(peer.frame(WINDOW_UPDATE, 0, stream, (1 << 20).to_bytes(4, "big")) for stream in (0, *pages)))
+        order = []
+        while not all(peer.answers[page].ended for page in pages):
+            frame = peer.read()
+            order += [frame.stream] if frame.type == DATA else []
+        assert len(order) > 8 and abs(order[:8].count(pages[0]) - 4) <= 1, order
+
+
+def test_a_priority_frame_of_no_stream_ends_the_connection(start_server):
+    server = start_server()
+    with Peer(server.port) as peer:
+        peer.send(PRIORITY, 0, 0, b"\0\0\0\0\x10")
+        assert peer.read_to_end() == PROTOCOL_ERROR
 
 
 def test_a_client_that_does_not_read_an_answer_loses_its_stream(start_server):

@@ -206,6 +206,26 @@ def test_a_schedule_is_set_shown_and_deleted(stub, server):
     fails(grpc.StatusCode.NOT_FOUND, stub.DeleteSchedule, name="nightly")
 
 
+def test_members_of_a_schedule_are_changed_and_cleared(stub, server):
+    stub.PutSchedule(**NIGHTLY)
+    changed = stub.PatchSchedule(spec={"name": "nightly", "cron": ["0 3 * * *"], "meta": {"more": "m"}, "priority": {"value": 7}, "body": b"new"}, clear=["except", "jitter", "note"])
+    assert name_of("Result", changed.result) == "RESULT_REPLACED"
+    left = {name: value for name, value in NIGHTLY.items() if name not in ("except", "jitter", "note")}
+    assert stub.GetSchedule(name="nightly").spec == spec_of(left | {"cron": ["0 3 * * *"], "meta": {"k": "v", "more": "m"}, "priority": {"value": 7}, "body": b"new"})
+    assert server.client().call("PATCH", "/v1/schedules/nightly", b'{"body_base64":null,"body":{"a":1}}').ok
+    stub.PatchSchedule(spec={"name": "nightly", "body": b"bytes"})
+    assert stub.GetSchedule(name="nightly").spec.body == b"bytes"
+    for held in ({"body": {"a": 1}}, {"body_base64": "AAE="}):
+        server.client().call("PATCH", "/v1/schedules/nightly", json.dumps({"body": None, "body_base64": None} | held).encode())
+        stub.PatchSchedule(spec={"name": "nightly"}, clear=["body"])
+        assert stub.GetSchedule(name="nightly").spec.body == b""
+    assert "more than once" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule, spec={"name": "nightly", "note": "n"}, clear=["note"])
+    for wrong in ("name", "take_over", "nonsense", "topic"):
+        fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule, spec={"name": "nightly"}, clear=[wrong])
+    fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule)
+    fails(grpc.StatusCode.NOT_FOUND, stub.PatchSchedule, spec={"name": "none", "note": "n"})
+
+
 def test_a_body_of_a_schedule_that_is_json_is_bytes_over_grpc(stub, server):
     server.client().call("PUT", "/v1/schedules/s", json.dumps({"topic": "reports", "cron": "0 2 * * *", "body": {"a": "\u00e9"}, "max_attempts": "none"}).encode(), {"Content-Type": "application/json"})
     spec = stub.GetSchedule(name="s").spec

@@ -108,7 +108,7 @@ MYKIT_PUSHES, MYKIT_OTHERS = {"/push": "mykit_push"}, {"/delete", "/finish", "/r
 GRPC_PUSHES = {"Push": "grpc_push", "PushMany": "grpc_push_many", "PushBatch": "grpc_push_batch", "RunSchedule": "grpc_run_schedule",
                "BackfillSchedule": "grpc_backfill_schedule"}
 GRPC_OTHERS = {"Take", "Ack", "Nack", "Extend", "Return", "Again", "Get", "List", "Cancel", "Reschedule", "Run", "CloseBatch", "ListMembers", "GetTopic", "ListTopics", "Wait", "PutSchedule",
-               "ApplySchedules", "DeleteSchedule", "PauseSchedule", "ResumeSchedule", "GetSchedule", "ListSchedules", "NextFires", "PreviewSchedule"}
+               "PatchSchedule", "ApplySchedules", "DeleteSchedule", "PauseSchedule", "ResumeSchedule", "GetSchedule", "ListSchedules", "NextFires", "PreviewSchedule"}
 
 
 def test_every_operation_that_pushes_jobs_is_a_way_in():

@@ -35,6 +35,23 @@ static void expect_same_at_every_cut(const char *sentence, struct slice bytes)
     transcript_fini(&whole);
 }
 
+/* The same bytes are the same requests, or are refused after the same ones, if their heads are read as those of HTTP/2. */
+static void expect_same_over_http_2(const char *sentence, struct slice bytes)
+{
+    struct transcript one, other;
+    (void)seen(&one, bytes.at, bytes.len);
+    transcript_init(&other, BODY_BYTES_MAX);
+    other.is_http_2 = true;
+    transcript_feed(&other, bytes);
+    buffer_append_byte(&other.text, 0);
+    size_t len = one.refused ? one.refused_at : one.text.len;
+    CASE_HOLDS(sentence, one.refused == other.refused);
+    CASE_HOLDS(sentence, len == (other.refused ? other.refused_at : other.text.len));
+    CASE_HOLDS(sentence, memcmp(one.text.at, other.text.at, len) == 0);
+    transcript_fini(&one);
+    transcript_fini(&other);
+}
+
 /* A request behind these bytes is the next one, or is never read: no byte of it becomes part of
  * theirs, nor one of theirs part of it. */
 static void expect_next(const char *sentence, struct slice bytes, bool is_read)
@@ -166,6 +183,7 @@ CLAIM(framing_is_strict)
         CASE_HOLDS(rows[i].sentence, refused || transcript.in.len == 0);
         transcript_fini(&transcript);
         expect_same_at_every_cut(rows[i].sentence, slice_of(rows[i].bytes));
+        expect_same_over_http_2(rows[i].sentence, slice_of(rows[i].bytes));
         expect_next(rows[i].sentence, slice_of(rows[i].bytes), !rows[i].code);
     }
 }
@@ -280,6 +298,7 @@ CLAIM(chunks_are_taken_apart)
         char bytes[300];
         int len = snprintf(bytes, sizeof bytes, CHUNKED "%s", rows[i].bytes);
         expect_same_at_every_cut(rows[i].sentence, slice_make(bytes, (size_t)len));
+        expect_same_over_http_2(rows[i].sentence, slice_make(bytes, (size_t)len));
         expect_next(rows[i].sentence, slice_make(bytes, (size_t)len), !rows[i].code);
         const char *text = seen(&transcript, bytes, (size_t)len);
         if (rows[i].code) {

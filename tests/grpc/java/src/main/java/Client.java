@@ -1,5 +1,6 @@
 import com.google.gson.Gson;
 import com.google.protobuf.util.JsonFormat;
+import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
 import io.grpc.stub.StreamObserver;
@@ -7,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import tarry.v1.*;
 
@@ -18,6 +20,10 @@ public class Client extends Lines {
     Client(String address, String repeats) {
         Map<String, ?> config = new Gson().fromJson(repeats, Map.class);
         channel = ManagedChannelBuilder.forTarget(address).usePlaintext().defaultServiceConfig(config).build();
+        // There is no option for the reconnect backoff.
+        Executors.newSingleThreadScheduledExecutor().scheduleWithFixedDelay(() -> {
+            if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) channel.resetConnectBackoff();
+        }, 200, 200, TimeUnit.MILLISECONDS);
     }
 
     @Override Object stub(int ms) {
