@@ -574,8 +574,8 @@ enum http_dispatched http_dispatch_stream(struct http_connection *connection, si
     struct http_framing *framing = &parser->framing;
     struct http_match match = {0};
     size_t len = head_bytes, used = 0, body_bytes = parser->in_len - head_bytes;
-    *framing = (struct http_framing){.known = http_gate_known_line(&connection->gate),
-                                     .is_http_2 = true};
+    *framing =
+        (struct http_framing){.known = http_gate_known_line(&connection->gate), .is_http_2 = true};
     parser->refuser = NULL;
     enum http_step step =
         http_message_read(framing, parser->in, &len, &front->request, &used, fault);

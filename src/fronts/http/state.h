@@ -116,15 +116,15 @@ struct http_front {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    char *read_at;               /* HTTP_READ_BYTES */
-    void *frame_at;              /* the frame that a session of HTTP/2 sends, or NULL; see http2.c */
-    char *sealed_at;             /* the same for reads of TLS connections; see channel.h */
-    uint32_t greeting_count;     /* connections before their first request, see connection.c */
-    uint32_t handshake_count;    /* handshake steps in this iteration */
-    struct list put_off;         /* connections whose handshake waits, see connection.c */
-    struct list sated;           /* connections that have read their share of this iteration */
-    uint32_t iteration_requests; /* requests begun in this iteration */
-    uint32_t iteration_heavy;    /* expensive ones among them, see dispatch.c */
+    char *read_at;            /* HTTP_READ_BYTES */
+    void *frame_at;           /* the frame that a session of HTTP/2 sends, or NULL; see http2.c */
+    char *sealed_at;          /* the same for reads of TLS connections; see channel.h */
+    uint32_t greeting_count;  /* connections before their first request, see connection.c */
+    uint32_t handshake_count; /* handshake steps in this iteration */
+    struct list put_off;      /* connections whose handshake waits, see connection.c */
+    struct list sated;        /* connections that have read their share of this iteration */
+    uint32_t iteration_requests;            /* requests begun in this iteration */
+    uint32_t iteration_heavy;               /* expensive ones among them, see dispatch.c */
     const struct http_route *literal_route; /* the latest one that matches a single path */
     struct http_request request;
     struct http_query query;
