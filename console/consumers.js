@@ -8,10 +8,10 @@ import { t } from "./words.js";
 
 const AGAIN_MS = 10_000;
 
-function draw(topic, found) {
+function draw(topic, delivers, found) {
     const { consumers, unnamed, waiting, waiting_unnamed: nameless, pushers, complete } = found;
     const pushed = pushers.length ? el("p", { class: "help", id: "pushers" }, t("consumers.pushers"), " ", pushers.map((one, at) => [at ? ", " : null, bdi(one.caller), " (", timeOf(one.seen_at, { isRelative: true }), ")"])) : null;
-    if (!consumers.length && !unnamed && !waiting) return [el("p", { class: "help" }, t("consumers.none")), pushed];
+    if (!consumers.length && !unnamed && !waiting) return [el("p", { class: "help" }, delivers ? [t("consumers.delivers"), " ", el("a", { href: href(["topics", topic, "delivery"]) }, t("topic.delivery"))] : t("consumers.none")), pushed];
     const head = ["name", "leased", "taken", "seen"].map((name, at) => el("th", { scope: "col", class: at ? "n" : "" }, t(`consumers.${name}`)));
     return [
         consumers.length ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("consumers.title") }, el("table", { class: "consumers" },
@@ -28,8 +28,8 @@ function draw(topic, found) {
     ];
 }
 
-/** A card of them. @param {string} topic @param {AbortSignal} signal */
-export function consumersCard(topic, signal) {
+/** A card of them. @param {string} topic @param {boolean} delivers to a target @param {AbortSignal} signal */
+export function consumersCard(topic, delivers, signal) {
     let timer = 0;
     const body = el("div", { class: "card-body" }, el("p", { class: "help" }, t("page.wait")));
     async function look() {
@@ -38,7 +38,7 @@ export function consumersCard(topic, signal) {
         // The table stays unchanged while the user holds something in it.
         if (!document.hidden && !(body.contains(document.activeElement) && document.activeElement?.tagName === "A")) {
             try {
-                fill(body, draw(topic, await get(path("v1", "topics", topic, "consumers"), {}, signal)));
+                fill(body, draw(topic, delivers, await get(path("v1", "topics", topic, "consumers"), {}, signal)));
             } catch (fault) {
                 if (signal.aborted) return;
                 fill(body, el("p", { class: "help" }, reason(fault)));

@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { Curve } from "./chart.js";
 import { el } from "./dom.js";
+import { now } from "./format.js";
 import { notice, reason } from "./notice.js";
 import { t } from "./words.js";
 
@@ -16,6 +17,18 @@ function curveFrom(history, range) {
     const from = Date.parse(history.from), names = history.figures.map((figure) => NAMES[figure]);
     history.points.forEach((point, at) => point && curve.add(from + at * history.interval_ms, Object.fromEntries(names.map((name, index) => [name, point[index]]).filter(([name]) => name))));
     return curve;
+}
+
+/** The last ten minutes of a topic, in the form of the history of the overview: each minute has the values of its point. @param {string} topic @param {AbortSignal} signal */
+export async function tenMinutes(topic, signal) {
+    const { from, interval_ms: step, figures, points } = await get("v1/history", { topic, for: "1h" }, signal), past = [];
+    points.forEach((point, index) => {
+        const begun = Date.parse(from) + index * step;
+        if (!point || index < points.length - 11) return;
+        const values = Object.fromEntries(figures.map((name, at) => [name, point[at]]));
+        for (let at = begun; at < Math.min(begun + step, now()); at += 5000) past.push({ at: new Date(at).toISOString(), ...values });
+    });
+    return { points: past };
 }
 
 /**

@@ -7,7 +7,7 @@ import { bytes, duration, number, rate, short } from "./format.js";
 import { icon } from "./icons.js";
 import { loadCard } from "./load.js";
 import { curveOf, orDash, takeHistory, tile } from "./overview.js";
-import { rangeChoice } from "./ranges.js";
+import { rangeChoice, tenMinutes } from "./ranges.js";
 import { href } from "./router.js";
 import { STATES } from "./state.js";
 import { listen } from "./stream.js";
@@ -49,6 +49,10 @@ export async function show({ topic, node, signal, showLive }) {
     const tiles = { in: tile("tile.in", ["in"], "tile-in", rate), out: tile("tile.out", ["out", "acked"], "tile-out", rate), late: tile("tile.late", ["late"], "tile-late", duration), oldest: tile("tile.oldest", ["oldest"], "tile-oldest", duration) };
     const own = curveOf("topic " + topic);
     let last = null;
+    if (!own.points.some(({ values }) => "oldest" in values)) tenMinutes(topic, signal).then((past) => {
+        takeHistory(own, past);
+        if (last) figures(last);
+    }).catch(() => {}); // the curve then begins now
     const range = rangeChoice(own, topic, signal, () => last && figures(last));
     function figures({ topic: { rates, counts: now, oldest_ready_age_ms: oldest }, lateness: late }) {
         tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), range);
@@ -63,11 +67,12 @@ export async function show({ topic, node, signal, showLive }) {
             el("div", {}, el("dt", {}, t("sums.dead_bytes")), el("dd", {}, bytes(now.dead_bytes ?? 0))));
     }
 
-    const dead = el("div", { class: "card-body" });
+    const dead = el("div", { class: "card-body" }), showDead = el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"));
     let shown = -1, asked = -Infinity;
     async function errors() {
         const count = known?.counts.dead ?? 0;
         shown = count;
+        showDead.hidden = !count;
         asked = performance.now();
         const list = count ? await errorList(topic, 20, signal) : el("p", { class: "help" }, t("dead.none"));
         if (!signal.aborted) fill(dead, list);
@@ -81,8 +86,8 @@ export async function show({ topic, node, signal, showLive }) {
         el("section", { "aria-label": t("overview.figures") }, range.node, el("dl", { class: "tiles four" }, Object.values(tiles).map((one) => one.node))),
         el("div", { class: "halves" },
             loadCard(topic, signal),
-            el("section", { class: "card", "aria-labelledby": "dead-title" }, el("div", { class: "card-head" }, el("h2", { id: "dead-title" }, t("dead.byError")), el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))), dead)),
-        consumersCard(topic, signal),
+            el("section", { class: "card", "aria-labelledby": "dead-title" }, el("div", { class: "card-head" }, el("h2", { id: "dead-title" }, t("dead.byError")), showDead), dead)),
+        consumersCard(topic, Boolean(known.settings?.deliver), signal),
         el("section", { class: "card", "aria-labelledby": "sums-title" }, el("div", { class: "card-head" }, el("h2", { id: "sums-title" }, t("sums.title"))), el("div", { class: "card-body" }, sums)));
     counts(known.counts);
     facts(known);

@@ -247,6 +247,7 @@ const WORDS = {
     "consumers.taken": ["Taken", "已领取"],
     "consumers.seen": ["Last take", "最近领取"],
     "consumers.none": ["No consumer took jobs in the last 24 hours or holds a job", "最近 24 小时没有消费者领取，也没有作业被持有"],
+    "consumers.delivers": ["The server sends the jobs of this topic to its target:", "服务器将此主题的作业推送至目标："],
     "consumers.unnamed": ["{n} {n|job is|jobs are} held by consumers without a name", "{n} 个作业由未命名的消费者持有"],
     "consumers.waiting": ["{n} {n|take waits|takes wait} for jobs", "{n} 个领取请求正在等待作业"],
     "consumers.waitingUnnamed": [", {n} without a consumer’s name", "，其中 {n} 个未命名"],

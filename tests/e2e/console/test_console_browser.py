@@ -145,6 +145,7 @@ def test_a_range_of_the_curves_shows_the_day_that_the_server_keeps(tmp_path, tmp
         assert not browser.axe(axe_text())
         browser.picture("range-desk")
         browser.open("#/topics/paced")
+        browser.wait(lambda: browser.find(".tile-oldest path.line-0").get_attribute("d").count("L") >= 5, "ten minutes, which began before the page was opened")
         browser.size(PHONE)
         browser.press("24 hours")
         browser.wait(lambda: "peak" in browser.find(".tile-in").text, "the curve of a day")
@@ -395,6 +396,8 @@ def test_an_open_breaker_is_shown_with_its_topic(browser, client):
     browser.sees("target fails")  # without a reload
     browser.open("#/topics").sees("target fails")
     browser.open("#/topics/fragile")
+    browser.sees("The server sends the jobs of this topic to its target")
+    assert browser.find("#dead-title + a").get_attribute("hidden"), "there are no dead jobs to show"
     browser.press("target fails*")
     browser.sees("Endpoints")
     browser.sees("connection refused")
