@@ -61,7 +61,7 @@ def test_a_wait_returns_with_the_ack(server):
     assert client.call("GET", "/v1/topics/t/jobs/a").status == 404, "the topic keeps nothing"
 
 
-def test_a_wait_for_a_kept_job_returns_at_once(server):
+def test_a_wait_for_a_kept_job_returns_immediately(server):
     client = server.client()
     client.put_topic("t", keep_finished="1h")
     ack(client, leased(client, "t", "a"), b"done")
@@ -69,7 +69,7 @@ def test_a_wait_for_a_kept_job_returns_at_once(server):
     assert (job["state"], job["result"]) == ("finished", "done")
 
 
-def test_a_wait_for_an_unknown_job_is_rejected_at_once(server):
+def test_a_wait_for_an_unknown_job_is_rejected_immediately(server):
     reply = server.client().call("GET", f"/v1/topics/t/jobs/a{WAIT}")
     assert reply.status == 404
     assert reply.json()["detail"] == "there is no job 'a' in topic 't', or it has finished; check both"

@@ -264,7 +264,7 @@ def test_a_wait_ends_before_its_deadline(stub):
     assert 2.6 <= time.monotonic() - begun < 3.0
 
 
-def test_a_take_without_a_wait_returns_at_once(stub):
+def test_a_take_without_a_wait_returns_immediately(stub):
     begun = time.monotonic()
     assert not stub.Take(topics=["mail"], wait=duration(0), timeout=10).jobs
     assert time.monotonic() - begun < 3
