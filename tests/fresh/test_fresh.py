@@ -8,6 +8,11 @@ import pytest
 from root import REPO, Root, lacks
 
 
+def enabled(root):
+    """The services, sockets and timers that start with the machine."""
+    return set(root("{ find /etc/systemd/system -path '*.wants/*' -printf '%f\\n'; find /etc/rc[2-5].d -name 'S*' -printf '%f.service\\n' | cut -c 4-; } | sort -u").stdout.split())
+
+
 @pytest.fixture(scope="module")
 def fresh():
     why = lacks()
@@ -17,6 +22,7 @@ def fresh():
     root = Root(directory / "root", REPO / "build-fresh" / "packages")
     try:
         root.make()
+        root.enabled_at_first = enabled(root)
         yield root
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -42,20 +48,18 @@ def test_root_can_run_the_tests(fresh):
     print(fresh("python3 tests/fresh/first_tests.py test test_all", user="root").stdout)
 
 
-def enabled(root):
-    """The services, sockets and timers that start with the machine."""
-    return set(root("{ find /etc/systemd/system -path '*.wants/*' -printf '%f\\n'; find /etc/rc[2-5].d -name 'S*' -printf '%f.service\\n' | cut -c 4-; } | sort -u").stdout.split())
-
-
 def test_no_service_starts_with_the_machine_because_a_test_needs_its_package(fresh):
     """Imitates a machine with systemd, which has this directory. Packages of services are removed and installed again."""
     fresh("scripts/setup test_all")
-    units = enabled(fresh)
-    assert {"postgresql.service", "mariadb.service", "cron.service", "phpsessionclean.timer"} <= units, units
-    owners = dict(line.split(": /")[::-1] for line in fresh("dpkg -S '/lib/systemd/system/*' '/etc/init.d/*'", check=False).stdout.splitlines() if ": /" in line)
-    packages = {owner for place, owner in owners.items() if place.rpartition("/")[2].removesuffix(".service") in {unit.removesuffix(".service") for unit in units} and not owner.startswith("systemd")}
+    units = enabled(fresh) - fresh.enabled_at_first
+    assert {"postgresql.service", "mariadb.service", "epmd.socket", "phpsessionclean.timer"} <= units, units
+    names, packages = {unit.removesuffix(".service") for unit in units}, set()
+    for line in fresh("dpkg -S '/lib/systemd/system/*' '/etc/init.d/*'", check=False).stdout.splitlines():
+        package, _, place = line.partition(": ")
+        if place.rpartition("/")[2].removesuffix(".service") in names and not package.startswith("systemd"):
+            packages.add(package)
     fresh(f"sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y {' '.join(sorted(packages))}")
     before = enabled(fresh)
-    assert "cron.service" not in before and "mariadb.service" not in before, before
+    assert not before & {"postgresql.service", "mariadb.service", "epmd.socket", "phpsessionclean.timer"}, before
     fresh("sudo mkdir -p /run/systemd/system && scripts/setup test_all")
     assert enabled(fresh) == before, sorted(enabled(fresh) ^ before)
