@@ -1169,8 +1169,7 @@ def test_the_console_works_by_keyboard(browser, client):
     browser.wait(lambda: browser.script("return document.activeElement.textContent").startswith("Pause"), "the focus back")
 
 
-def test_each_page_is_reached_and_used_by_keyboard_alone(browser, client):
-    """From the first page on, by Tab, Enter, arrows and shortcuts: nothing is clicked, and no address is opened."""
+def use_each_page(browser, client):
     for n in range(3):
         fail(client, "by.keys", f"key-{n}", "no")
     client.good("PUT", "/v1/schedules/by-keys", json.dumps({"topic": "by.keys", "every": "24h"}).encode(), {"Content-Type": "application/json"})
@@ -1276,6 +1275,18 @@ def test_each_page_is_reached_and_used_by_keyboard_alone(browser, client):
     at("overview", "#/")
     pages = set(re.findall(r"^    (\w+): \(\) => import", (REPO / "console" / "main.js").read_text(encoding="utf-8"), re.MULTILINE))
     assert seen == pages, pages ^ seen
+
+
+def test_each_page_is_reached_and_used_by_keyboard_alone(tmp_path, tmp_path_factory):
+    """From the first page on, by Tab, Enter, arrows and shortcuts: nothing is clicked, and no address is opened."""
+    server = Server(tmp_path / "server", [*FLAGS, "--deliver", write_policy(tmp_path / "policy")]).start()
+    browser = Browser(tmp_path_factory.mktemp("keys"), server.url)
+    try:
+        use_each_page(browser, server.client())
+        browser.unharmed()
+    finally:
+        browser.close()
+        assert server.terminate() == 0
 
 
 def test_it_speaks_chinese(browser):
