@@ -88,8 +88,9 @@ def library():
             continue
         first, rest = path.read_bytes().split(b"\n", 1)
         flags = b"flags={'" + first.split(b"flags=")[1] + b"'}, " if b"flags=" in first else b""
-        out.append(b"do\nlocal function body(KEYS, ARGV)\n%s\nend\nredis.register_function{function_name='%s_%s', %s"
-                   b"callback=function(KEYS, ARGV) return carry_out(body, KEYS, ARGV) end}\nend" % (rest, LIBRARY.encode(), path.stem.encode(), flags))
+        before, mark, body = rest.rpartition(b"\n-- call\n")
+        out.append(b"do\nlocal body = (function()\n%s\nreturn function(KEYS, ARGV)\n%s\nend\nend)()\nredis.register_function{function_name='%s_%s', %s"
+                   b"callback=function(KEYS, ARGV) return carry_out(body, KEYS, ARGV) end}\nend" % (before + mark, body, LIBRARY.encode(), path.stem.encode(), flags))
     return b"\n".join(out)
 
 

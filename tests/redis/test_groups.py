@@ -339,3 +339,32 @@ def test_the_first_tried_job_of_several_priorities_comes_first(shard):
         [found] = shard.take("t")
         assert found.id == name and shard.take("t") == []
         shard.answer((ACK, found.delivery))
+
+
+def test_many_groups_with_equal_loads_are_served_in_rounds(shard):
+    names = [f"g{number:02}" for number in range(40)]
+    push_each(shard, "t", names, 3)
+    taken = [found.group.decode() for found in shard.take("t", 100)]
+    assert taken == names + names + names[:20]
+    left = shard.take("t")
+    assert [found.group.decode() for found in left] == names[20:]
+    shard.answer(*[(ACK, found.delivery) for found in left])
+    assert shard.stats("t").leased == 100
+
+
+def test_a_round_ends_with_the_bytes_of_its_take(shard):
+    shard.push("t", *[job(f"j{number}", b"x" * 1000, group=f"g{number:02}") for number in range(40)])
+    assert len(shard.take("t", 40, bytes_max=5000)) in (4, 5)
+    assert len(shard.take("t")) in (35, 36)
+
+
+def test_a_round_skips_a_job_whose_record_was_lost(shard):
+    push_each(shard, "t", [f"g{number:02}" for number in range(20)], 2)
+    shard.client.hdel(f"{shard.tag}:job:t", "g050")
+    shard.check = False
+    taken = shard.take("t")
+    assert len(taken) == 39 and {b"g051", b"g060", b"g191"} < {found.id for found in taken}
+    assert shard.group(GROUP_GET, "t", "g05")[1][:2] == (0, 1)
+    assert shard.group(GROUP_GET, "t", "g06")[1][:2] == (0, 2)
+    shard.client.flushall()
+    shard.hello()

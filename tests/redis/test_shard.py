@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 import state
-from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, Shard, job, settings
+from abi import ACK, CANCEL, CREATED, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, Shard, job, settings
 from redis_servers import RedisServer
 
 
@@ -274,3 +274,29 @@ def test_changes_without_publish_rights_are_complete(shard):
     finally:
         mute.close()
         shard.client.execute_command("ACL", "DELUSER", "mute")
+
+
+def test_a_call_sees_what_another_server_wrote_since_the_last_one(shard):
+    shard.push("t", job("a"))
+    kept = [(key, shard.client.get(key)) for key in (shard.core, f"{shard.tag}:topic:t")]
+    shard.push("t", job("b"), job("c"))
+    shard.client.hdel(f"{shard.tag}:job:t", "b", "c")
+    shard.client.zremrangebyrank(f"{shard.tag}:ready:t:100", 1, -1)
+    for key, text in kept:
+        shard.client.set(key, text)
+    assert shard.stats("t").pushed == shard.stats("t").ready == 1
+    shard.push("t", job("d"))
+    assert [found.id for found in shard.take("t")] == [b"a", b"d"]
+
+
+def test_a_call_after_a_failed_one_counts_what_was_written(shard):
+    shard.push("t", job("a"), job("b", group="g"), job("c", delay=1000))
+    shard.client.hset(f"{shard.tag}:try:t", "b", "x")
+    shard.check = False
+    shard.client.set(f"{shard.tag}:topic:t", shard.client.get(f"{shard.tag}:topic:t"))
+    with pytest.raises(redis.exceptions.ResponseError):
+        shard.change("t", (CANCEL, "a"), (CANCEL, "b"))
+    shard.client.hdel(f"{shard.tag}:try:t", "b")
+    shard.check = True
+    assert shard.stats("t").cancelled == 1
+    assert shard.push("t", job("d"))[0][0] == CREATED

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #define PARTS "-- parts:"
+#define CALL "\n-- call\n"
 
 enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 15 };
 
@@ -152,16 +153,22 @@ static bool assemble(const struct source *source, struct redis_script_text *out)
 
 /* ---- the library ---- */
 
-/* Appends a script as a function, with the flags of its first line ("#!lua flags=allow-oom"). */
+/* Appends a script as a function, with the flags of its first line ("#!lua flags=allow-oom"). What is
+ * before the line CALL, if there is one, runs when the library is loaded. */
 static void append_function(struct buffer *out, const struct source *source, const char *name)
 {
     static const char flags_mark[] = "flags=";
     struct slice text = slice_make(source->text, *source->bytes), first = take_line(&text);
     const char *flags = memmem(first.at, first.len, flags_mark, sizeof flags_mark - 1);
 
-    buffer_append_text(out, "do\nlocal function body(KEYS, ARGV)\n");
-    buffer_append_slice(out, text);
-    buffer_append_format(out, "\nend\nredis.register_function{function_name='%s', ", name);
+    const char *call = memmem(text.at, text.len, CALL, sizeof CALL - 1);
+    size_t before = call ? (size_t)(call - text.at) : 0;
+
+    buffer_append_text(out, "do\nlocal body = (function()\n");
+    buffer_append(out, text.at, before);
+    buffer_append_text(out, "\nreturn function(KEYS, ARGV)\n");
+    buffer_append(out, text.at + before, text.len - before);
+    buffer_append_format(out, "\nend\nend)()\nredis.register_function{function_name='%s', ", name);
     if (flags) {
         flags += sizeof flags_mark - 1;
         buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),

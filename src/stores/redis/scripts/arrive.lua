@@ -17,7 +17,7 @@ end
 local function job_arrives(id, record, try, history)
     if #record < 15 or call('HEXISTS', t.jobs, id) == 1 then return end
     local flags, priority, number, due, at = unpack_from('>BI2I6I6', record)
-    sequence = sequence + 1 -- jobs of two shards may have had the same
+    sequence, core_is_changed = sequence + 1, true -- jobs of two shards may have had the same
     record = pack('>BI2I6I6', flags, priority, sequence, max(0, due + shift)) .. sub(record, at)
     local j = job_make(t, id, record, try ~= '' and try or nil)
     if j.tried then
@@ -33,7 +33,7 @@ local function job_arrives(id, record, try, history)
     if j.priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
     if flags % 64 >= 32 then raise(t, keeping.FLAG) end
     if flags >= flow.RECORD then flow.group_all(t) end
-    sequence, core_is_changed = max(sequence, j.delivery), true
+    sequence = max(sequence, j.delivery)
     add(records, id, record)
     count(t, 'pushed', 1)
     hang(t, j)

@@ -30,7 +30,7 @@ local function check_core()
     local is_whole, more = pcall(core_more)
     if not is_whole then
         if find('', '', 'the end of the core is unreadable: the last master, and the key that leases are checked with', 'dropped, so open leases end') then
-            local _, generation, changes, deaths = unpack_from(CORE_SELDOM, core_seldom)
+            local _, generation, changes, deaths = unpack_from(LAYOUT.SELDOM, core_seldom)
             core_more_set({shards = shards, generation = generation, changes = changes, deaths = deaths, run = '', lease_key = ''})
         end
         return ''

@@ -1,18 +1,15 @@
 #!lua
 -- Jobs of one topic. Room for them is made sure of by Redis before the script begins (no allow-oom).
-local ticket, name, topics_max = ARGV[1], ARGV[2], ARGV[3]
-begin(KEYS, ticket, name)
 
-local kept = answered_before(ticket)
-if kept then return repeated(kept) end
-wants_aware(ticket)
-
-local t = topic_find(name)
-local jobs = (#ARGV - 3) / 3
-local takes_new, on_its_way = sealed < SEALED, page_under_way()
+-- Of the call that is carried out.
+local words, name, t -- its arguments, the topic
+local takes_new, on_its_way, remembers, default, has_ttl, now_text
+local room, rooms -- how many new jobs there may be; by group: how many it may have; nil: not known yet
+local pushed -- new jobs
 -- New jobs not yet in a set: {due, member, …} of the delayed, with their earliest and latest due time; and of the ready by priority. nil: none.
-local later, first, last, ready = nil, NONE, 0, nil
-local now_text
+local later, first, last, ready
+local stored, is_stored -- records of new jobs, to be stored together: {id, record, id, record, …}; and where to look for them meanwhile
+local answers -- of all jobs, if some are not simply made
 
 local function hang_new()
     if later then
@@ -30,22 +27,10 @@ local function hang_new()
     end
 end
 
-local due_of = topic_rules.due_of
-
 local function due_of_spec(spec)
     local _, when, _, _, ms = unpack_from('>BBBI2I6', spec)
-    return due_of(when, ms)
+    return topic_rules.due_of(when, ms)
 end
-
--- A topic is not made for jobs that are refused.
-for i = 1, (t or not takes_new) and 0 or jobs do
-    if due_of_spec(ARGV[3 * i + 2]) then
-        t = topic_make(name, topics_max)
-        break
-    end
-end
-
-local remembers = t and has(t, REMEMBERING)
 
 local function is_remembered(id)
     local until_ms = call('ZSCORE', t.finished, id)
@@ -98,10 +83,6 @@ local function meet(id, on_conflict, record, due, links)
     return nil, false, record
 end
 
-local pushed, default = 0, t and settings_of(t)
-local room = t and topic_rules.room_of(t)
-local rooms = t and t.flow and t.flow.counts and {} -- by group: how many new jobs it may have; nil: not known yet
-
 -- Takes room for a new job in its group. Returns whether there was any.
 local function group_takes(record)
     local group = flow.group_in(record)
@@ -112,7 +93,6 @@ local function group_takes(record)
     rooms[group] = rooms[group] - 1
     return rooms[group] >= 0
 end
-local has_ttl = t and default.ttl > 0
 
 -- Hangs a stored job; those that need no look are hung together at the end.
 local function hang_later(id, flags, priority, sequence, due, record)
@@ -156,9 +136,6 @@ local function hang_with_past(id, record, dead, attempt, error)
     return shown_state(j)
 end
 
--- Records of new jobs, to be stored together: {id, record, id, record, …}; and where to look for them meanwhile.
-local stored, is_stored
-
 local function store_new()
     if stored then call_many('HSET', t.jobs, stored) end
     stored = nil
@@ -167,7 +144,7 @@ end
 -- nil: the job was made as wanted, and its state follows from its due.
 local function push(id, spec, tail, sequence, exists)
     local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
-    local due, is_wall = due_of(when, ms)
+    local due, is_wall = topic_rules.due_of(when, ms)
     if not due then return pack('>BBI6', BAD_OPTION, 0, 0) end
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     local once = once_of(spec)
@@ -250,9 +227,9 @@ end
 local function existing(from, to)
     local ids, at, all
     for i = from, to do
-        if byte(ARGV[3 * i + 2]) % 16 < 8 then
+        if byte(words[3 * i + 2]) % 16 < 8 then
             if not ids then ids, at, all = {}, {}, {} end
-            ids[#ids + 1], at[#at + 1] = ARGV[3 * i + 1], i
+            ids[#ids + 1], at[#at + 1] = words[3 * i + 1], i
         end
     end
     local found = ids and call('HMGET', t.jobs, unpack(ids))
@@ -260,19 +237,16 @@ local function existing(from, to)
     return all
 end
 
--- All jobs' answers, where some are not simply made.
-local answers
-
 local function answer(i, text)
     if not answers then
         answers = {}
         for made = 1, i - 1 do
-            local due = due_of_spec(ARGV[3 * made + 2])
+            local due = due_of_spec(words[3 * made + 2])
             answers[made] = pack('>BBI6', CREATED, due > now and DELAYED or READY, due)
         end
     end
     if not text then
-        local due = due_of_spec(ARGV[3 * i + 2])
+        local due = due_of_spec(words[3 * i + 2])
         text = pack('>BBI6', CREATED, due > now and DELAYED or READY, due)
     end
     answers[i] = text
@@ -284,7 +258,33 @@ local AWAITED = 32 -- bit of the choice: the caller waits for the job's end
 local function await(i, text)
     local status, state = CREATED, READY
     if text then status, state = byte(text, 1, 2) elseif not answers then answer(i) end
-    if status == CREATED or status == REPLACED or status == EXISTED and state ~= FINISHED then keeping.await(name, {ARGV[3 * i + 1]}) end
+    if status == CREATED or status == REPLACED or status == EXISTED and state ~= FINISHED then keeping.await(name, {words[3 * i + 1]}) end
+end
+
+-- call
+local ticket, topics_max = ARGV[1], ARGV[3]
+words, name = ARGV, ARGV[2]
+begin(KEYS, ticket, name)
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+wants_aware(ticket)
+
+local jobs = (#words - 3) / 3
+t, takes_new, on_its_way = topic_find(name), sealed < SEALED, page_under_way()
+
+-- A topic is not made for jobs that are refused.
+for i = 1, (t or not takes_new) and 0 or jobs do
+    if due_of_spec(words[3 * i + 2]) then
+        t = topic_make(name, topics_max)
+        break
+    end
+end
+
+later, first, last, ready, now_text, stored, is_stored, answers, pushed = nil, NONE, 0, nil, nil, nil, nil, nil, 0
+if t then
+    remembers, default = has(t, REMEMBERING), settings_of(t)
+    has_ttl, room, rooms = default.ttl > 0, topic_rules.room_of(t), t.flow and t.flow.counts and {} or nil
 end
 
 local before = sequence
@@ -293,9 +293,9 @@ for from = 1, t and jobs or 0, 32 do
     local to = min(from + 31, jobs)
     local known = existing(from, to)
     for i = from, to do
-        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], before + i, known and known[i])
+        local text = push(words[3 * i + 1], words[3 * i + 2], words[3 * i + 3], before + i, known and known[i])
         if text or answers then answer(i, text) end
-        if byte(ARGV[3 * i + 2]) >= AWAITED then await(i, text) end
+        if byte(words[3 * i + 2]) >= AWAITED then await(i, text) end
     end
     store_new() -- before the next are asked for
 end
@@ -306,7 +306,7 @@ else
     answers = {}
     for i = 1, jobs do
         local refusal = takes_new and TOO_MANY_TOPICS or ELSEWHERE
-        answers[i] = pack('>BBI6', due_of_spec(ARGV[3 * i + 2]) and refusal or BAD_OPTION, 0, 0)
+        answers[i] = pack('>BBI6', due_of_spec(words[3 * i + 2]) and refusal or BAD_OPTION, 0, 0)
     end
 end
 
@@ -316,4 +316,6 @@ if t and t.flow and flow.open_of(t) <= 0 then
     if jobs > 0 and not answers then answer(jobs) end
     for i = 1, jobs do answers[i] = flow.mark(answers[i]) end
 end
-return changed(ticket, answers and table.concat(answers) .. parts.version_packed() or pack('>I6', now))
+local rest = answers and table.concat(answers) .. parts.version_packed() or pack('>I6', now)
+words, answers = nil, nil -- they may be large
+return changed(ticket, rest)

@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
 -- The requests of a server's batch: answers of consumers for their leases, then due jobs, then takes.
 local ticket = ARGV[1]
-local chance, most, answers, takes = struct.unpack('>I6I2I2I2', ARGV[2])
+local chance, most, answers, takes = (unpack_from or struct.unpack)('>I6I2I2I2', ARGV[2])
 local first_take = 3 + 2 * answers
 begin(KEYS, ticket, takes > 0 and ARGV[first_take] or nil)
 
 local MOVER_MS = 50 -- so long after it came with takes others count on it to let due things happen
 local MOVER_STALE_MS = 25 -- sooner it is not worth a write
 local server = server_of(ticket)
-local holder, since = unpack_from('>c8I6', mover)
-since = math.abs(now - since)
-local is_mover = holder == server
-local has_other = not is_mover and since < MOVER_MS and holder ~= NOBODY
+local is_mover, since, has_other = sub(mover, 1, 8) == server, 0, false
+if takes > 0 or not is_mover then
+    since = math.abs(now - unpack_from('>I6', mover, 9))
+    has_other = not is_mover and since < MOVER_MS and sub(mover, 1, 8) ~= NOBODY
+end
 local was_due = next_ms <= now
 
 local out = {false} -- the answer: the head comes last

@@ -243,7 +243,7 @@ local function ack_one(place, delivery, word, result)
     call('ZREM', t.held, sub(place, 1, 6) .. id)
     call('HDEL', t.jobs, id)
     call('HDEL', t.tries, id)
-    if t.flow then flow.released(t, group) end
+    if t.flow then flow.released_all(t, {group}) end
     if t.packed == '' and not has(t, HISTORIC) then
         count(t, 'leased', -1)
         count(t, 'acked', 1)

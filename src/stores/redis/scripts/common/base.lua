@@ -23,7 +23,8 @@ local soonest -- the earliest end of a lease this call gave
 local known_topics, met_topics -- topics of this call: by name (false: no such topic), and in the order in which they were read
 local shards_topics, topics_cached, shard_topics = {}, 0, nil -- names of topics' keys, kept between calls: by shard and topic; of this shard
 local found_name, found_topic, found_ticket -- values read together with the core: a topic's name, the topic, and the ticket
-local ticket_slot -- server and slot of the call's ticket; nil: no ticket
+local last_name -- the topic that a call of this shard read last: a call without a topic in its arguments probably meets it again
+local ticket_key -- of server and slot of the call's ticket; nil: no ticket
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
@@ -35,7 +36,8 @@ function LAYOUT.is_newer(text)
     return (byte(text) or 0) > LAYOUT.NUMBER
 end
 
-local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
+local CORE_FORM = '>BBBc20I6I6i6I6I6c14Bc0'
+LAYOUT.SELDOM, LAYOUT.TAIL = '>I4I4I6I6', '>Bc0Bc0'
 local CORE_BYTES_MIN = 70 -- with no topic's name, whose length stands two bytes before
 
 local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic
@@ -43,10 +45,15 @@ local core_flags
 local core_tail -- false: it cannot be read
 local next_before -- as this call found it
 local core_is_changed
+local core_kept -- the text of the core that the variables above still show after a call; nil: unknown
 
 -- Parses the core's text; returns false if it is unreadable.
 local function core_open(text)
-    core_tail, core_is_changed = false, false
+    if text and text == core_kept and not core_is_changed then
+        next_before = next_ms
+        return true
+    end
+    core_tail, core_is_changed, core_kept = false, false, nil
     if not text or byte(text) ~= LAYOUT.NUMBER or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
         core_flags = 0
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
@@ -55,26 +62,31 @@ local function core_open(text)
     local _, at
     _, core_flags, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
     core_tail, next_before = sub(text, at), next_ms
-    if core_flags >= LAYOUT.HELD then wall, adjust = adjust, 0 end
+    if core_flags >= LAYOUT.HELD then wall, adjust = adjust, 0 else core_kept = text end
     return true
 end
 
-local function core_text()
+local core_text
+do
+local tail_bytes, form -- with the tail of the last core
+function core_text()
     local kept = core_flags >= LAYOUT.HELD and clock or adjust
-    return pack(CORE_FORM, LAYOUT.NUMBER, core_flags, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
+    if #core_tail ~= tail_bytes then tail_bytes, form = #core_tail, CORE_FORM .. 'c' .. #core_tail end
+    return pack(form, LAYOUT.NUMBER, core_flags, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic, core_tail)
+end
 end
 
 -- Parses the members that are seldom needed: {shards, generation, changes, deaths, run, lease_key}.
 local function core_more()
     local more = {}
-    more.shards, more.generation, more.changes, more.deaths = unpack_from(CORE_SELDOM, core_seldom)
-    more.run, more.lease_key = unpack_from(CORE_TAIL, core_tail)
+    more.shards, more.generation, more.changes, more.deaths = unpack_from(LAYOUT.SELDOM, core_seldom)
+    more.run, more.lease_key = unpack_from(LAYOUT.TAIL, core_tail)
     return more
 end
 
 local function core_more_set(more)
-    core_seldom = pack(CORE_SELDOM, more.shards, more.generation, more.changes, more.deaths)
-    core_tail = pack(CORE_TAIL, #more.run, more.run, #more.lease_key, more.lease_key)
+    core_seldom = pack(LAYOUT.SELDOM, more.shards, more.generation, more.changes, more.deaths)
+    core_tail = pack(LAYOUT.TAIL, #more.run, more.run, #more.lease_key, more.lease_key)
     core_is_changed = true
 end
 
@@ -144,11 +156,12 @@ end
 
 -- Sets the names of all keys except the core, which derive from the core. They are built again only if the previous call was for another shard.
 local function name_shard(core)
+    if not call then fetch() end
     CORE = core
     T = sub(core, 1, -6) -- without ':core'
     TOPICS, LEASES, LEASED, SERVERS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':servers', T .. ':unpacked'
     TICKET, NOWHERE, feed.key, keeping.waiting_key = T .. ':ticket:', T .. ':never', T .. ':listened', T .. ':waiting'
-    shard_topics = shards_topics[core]
+    core_kept, last_name, shard_topics = nil, nil, shards_topics[core]
     if not shard_topics then
         shard_topics = {}
         shards_topics[core] = shard_topics
@@ -162,6 +175,7 @@ local function keys_make(name)
     if topics_cached >= LAYOUT.TOPICS_CACHED_MAX then shards_topics, topics_cached, shard_topics = {}, 0, {} end
     shards_topics[CORE], topics_cached = shard_topics, topics_cached + 1
     local keys = {__index = {
+        cache = {}, -- the figures of the topic after a call, and the text that they are in Redis (topics.lua)
         key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
         history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
@@ -179,13 +193,15 @@ end
 -- The shard's clock and core, a topic and a ticket, in one command. Redis Cluster refuses it, since there is nothing under one of its
 -- keys, exactly while the shard's slot is moving (README.md, "A slot that moves"). Returns the core's text.
 local function reach(keys, ticket, name)
-    if not call then fetch() end
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest, core_is_changed, batches.known, batches.changed, parts.has_mail, parts.version, parts.renewing = {}, {}, NONE, false, nil, nil, nil, nil, nil
+    known_topics, met_topics, soonest, batches.known, batches.changed, parts.has_mail, parts.version, parts.renewing = {}, {}, NONE, nil, nil, nil, nil, nil
+    name = name or last_name
     local time = call('TIME')
-    wall, flow.micro = time[1] * 1000 + floor(time[2] / 1000), time[2] % 1000
-    ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
-    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, keeping.waiting_key, NOWHERE)
+    local us = time[2] + 0
+    local micro = us % 1000
+    wall, flow.micro = time[1] * 1000 + (us - micro) / 1000, micro
+    ticket_key = ticket and ticket ~= '' and TICKET .. sub(ticket, 1, 9) or nil
+    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_key or NOWHERE, feed.key, keeping.waiting_key, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]
     feed.listened, keeping.waiting = found[4], found[5]
     if feed.listened then feed.words, feed.lost = {}, 0 end
@@ -225,13 +241,21 @@ local function begin(keys, ticket, name)
     if ticket and #ticket > 21 then clock_within(sub(ticket, 22)) end
 end
 
-local function text_of(number)
-    return format('%d', number)
+local text_of
+do
+local SMALL = {} -- numbers below 256 as text
+for number = 0, 255 do SMALL[number] = number .. '' end
+function text_of(number)
+    return SMALL[number] or format('%d', number)
 end
+
+local mark_tail, mark -- of the last core that was marked
 
 -- The shard's mark on its messages: databases of one Redis share its channels, and have the same names for them.
 function LAYOUT.mark()
-    return sub(redis.sha1hex(core_more().lease_key), 1, 8)
+    if core_tail ~= mark_tail then mark_tail, mark = core_tail, sub(redis.sha1hex(core_more().lease_key), 1, 8) end
+    return mark
+end
 end
 
 -- Notifies the other servers. They also poll without a notification, so a failure is ignored: an error here would leave a call half done.

@@ -14,34 +14,43 @@ local function wake(server)
             notify('r' .. server .. t.name)
         end
         t.ready_before = ready
-        if t.has_dead then deaths_notify(t) end
-        t.has_dead = false
+        if t.has_dead then
+            deaths_notify(t)
+            t.has_dead = false
+        end
     end
     return woken
 end
 
 -- Core, topics and ticket, as far as they were changed, in one command.
 local function write(ticket, answer)
-    local words = {}
+    local words, at, core = {}, 0, core_kept
     for i = 1, #met_topics do
         local t = met_topics[i]
-        if t.is_changed and not t.is_deleted then
-            local at = #words
-            words[at + 1], words[at + 2] = t.key, topic_text(t)
-            t.is_changed = false
+        if not t.is_deleted then
+            local cache = t.cache
+            if t.is_changed then
+                t.text, t.is_changed = topic_text(t), false
+                words[at + 1], words[at + 2], at = t.key, t.text, at + 2
+            end
+            cache.text, cache.figures = t.text, t.f
         end
     end
-    if keeping.changed then keeping.write(words) end
-    local at = #words
-    if core_is_changed then
-        words[at + 1], words[at + 2], at = CORE, core_text(), at + 2
-        core_is_changed = false
+    if keeping.changed then
+        keeping.write(words)
+        at = #words
     end
-    if answer and ticket_slot then
-        words[at + 1], words[at + 2], at = TICKET .. ticket_slot, pack('>c12I6', sub(ticket, 10, 21), now) .. answer, at + 2
-        if not found_ticket then call('ZADD', SERVERS, text_of(now), ticket_slot) end -- so that it is found once the server is gone
+    if core_is_changed then
+        core = core_text()
+        words[at + 1], words[at + 2], at = CORE, core, at + 2
+        core_is_changed, core_kept = false, nil
+    end
+    if answer and ticket_key then
+        words[at + 1], words[at + 2], at = ticket_key, sub(ticket, 10, 21) .. pack('>I6', now) .. answer, at + 2
+        if not found_ticket then call('ZADD', SERVERS, text_of(now), sub(ticket, 1, 9)) end -- so that it is found once the server is gone
     end
     if at > 0 then call('MSET', unpack(words)) end
+    if core_flags < LAYOUT.HELD then core_kept = core end
 end
 
 -- Notes the next event, notifies the other servers, and writes. `answer`: the part of the answer that the ticket keeps; nil: nothing. Returns the
@@ -133,6 +142,8 @@ local function carry_out(body, keys, arguments)
     pcall(flow.settle_all)
     pcall(events_settle)
     pcall(write, '')
+    core_kept = nil
+    for i = 1, #met_topics do met_topics[i].cache.text = nil end
     -- Redis' pcall returns only the text of an error; an error word in front makes it one that callers recognize.
     error(type(answer) == 'string' and string.find(answer, '^%u+ ') and {err = answer} or answer, 0)
 end

@@ -9,7 +9,8 @@ local GROUP = '>BI4I4I6I7I6I4B'     -- bits, in flight, tried, pass, bucket, end
 local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
-local OWN_BYTES, GROUP_BYTES, HEAD_BYTES, PASS_AT = 27, 33, 14, 10
+local OWN_BYTES, GROUP_BYTES, HEAD_BYTES, PASS_AT, FULL_AT, READY_AT = 27, 33, 14, 10, 16, 29
+local NOTHING_LEFT = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- no tried jobs, a full bucket, no hold
 local NO_DUE = '\0\0\0\0\0\0' -- of the head of a tried job (flow.score_of)
 local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
@@ -511,22 +512,40 @@ function flow.released(t, name)
     g.in_flight = max(0, g.in_flight - 1)
 end
 
--- Releases jobs of groups that have their turn, ready jobs of one priority and no settings: only their load and their turn change, which needs no
+-- Releases jobs of groups without settings that have their turn and ready jobs of one priority, or no ready jobs and nothing to wait for: this needs no
 -- tables. `times`: jobs of each. Returns the names of the others.
 local function release_open(t, names, times)
     local texts, owns = ask_many('HMGET', t.groups, names), t.flow.has_own and ask_many('HMGET', t.group_settings, names)
-    local others, stored, out, into = {}, {}, {}, {}
+    local others, stored, gone, out, into, loads, flights = {}, {}, {}, {}, {}, {}, {}
     for i = 1, #names do
         local name, text = names[i], texts[i]
-        if text and #text == GROUP_BYTES + HEAD_BYTES and byte(text) == IN_TURNS and not (owns and owns[i]) then
+        if not text or owns and owns[i] then
+            others[#others + 1] = name
+        elseif #text == GROUP_BYTES and byte(text) == 0 then
+            local left = max(0, unpack_from('>I4', text, 2) - times[name])
+            if left > 0 then
+                local at = #stored
+                stored[at + 1], stored[at + 2] = name, pack('>BI4', 0, left) .. sub(text, 6)
+            elseif sub(text, 6, 9) .. sub(text, FULL_AT, READY_AT - 1) == NOTHING_LEFT then
+                gone[#gone + 1] = name
+            else
+                others[#others + 1] = name
+            end
+        elseif #text == GROUP_BYTES + HEAD_BYTES and byte(text) == IN_TURNS then
             local in_flight, high, low = unpack_from('>I4', text, 2), byte(text, GROUP_BYTES + 1, GROUP_BYTES + 2)
             local left, priority = max(0, in_flight - times[name]), 256 * high + low
             local turn = sub(text, PASS_AT, PASS_AT + 5) .. sub(text, GROUP_BYTES + 3) .. name
-            local from, to = list_of(out, priority), list_of(into, priority)
+            local from, to = out[priority], into[priority]
+            if not from then
+                from, to = {}, {}
+                out[priority], into[priority] = from, to
+            end
+            loads[in_flight] = loads[in_flight] or pack('>I6', in_flight * STEP)
+            if not flights[left] then loads[left], flights[left] = loads[left] or pack('>I6', left * STEP), pack('>BI4', IN_TURNS, left) end
             local at = #to
-            from[#from + 1], to[at + 1], to[at + 2] = pack('>I6', in_flight * STEP) .. turn, '0', pack('>I6', left * STEP) .. turn
+            from[#from + 1], to[at + 1], to[at + 2] = loads[in_flight] .. turn, '0', loads[left] .. turn
             at = #stored
-            stored[at + 1], stored[at + 2] = name, pack('>BI4', IN_TURNS, left) .. sub(text, 6)
+            stored[at + 1], stored[at + 2] = name, flights[left] .. sub(text, 6)
         else
             others[#others + 1] = name
         end
@@ -534,6 +553,7 @@ local function release_open(t, names, times)
     for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
     for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
     call_many('HSET', t.groups, stored)
+    call_many('HDEL', t.groups, gone)
     return others
 end
 
@@ -631,9 +651,14 @@ end
 
 -- ---- turns ----
 
--- Returns the first groups of a priority in their order, up to `most`.
-function flow.turns_of(t, priority, most)
-    local members, names = call('ZRANGE', t.turns .. priority, '0', text_of(most - 1)), {}
+-- Returns the first entries of T:turns of a priority, up to `most`.
+function flow.turns_read(t, priority, most)
+    return call('ZRANGE', t.turns .. priority, '0', text_of(most - 1))
+end
+
+-- Returns the groups of these entries, in their order.
+function flow.turns_of(t, priority, members)
+    local names = {}
     for i = 1, #members do names[i] = sub(members[i], TURN_BYTES + 1) end
     flow.load(t, names, members)
     local groups = {}
@@ -646,6 +671,70 @@ function flow.turns_of(t, priority, most)
         end
     end
     return groups
+end
+
+-- ---- rounds: one job of each group, for groups that need no tables (takes.lua) ----
+
+local ROUND_MIN = 16
+
+-- Returns a round: the first of the groups with these entries of T:turns, as many as have equal loads, ready jobs of one priority, and no limits. Each of them is
+-- served once before any is served again. nil: there are too few of them.
+function flow.round(t, turns, most)
+    local _, rules = rules_of(t)
+    if is_strict(t) or t.flow.has_own or rules.limit > 0 or rules.interval > 0 or #turns < min(most, ROUND_MIN) or #turns == 0 then return nil end
+    local names, load, known = {}, sub(turns[1], 1, 6), t.known_groups or NOTHING
+    for i = 1, #turns do
+        local name = sub(turns[i], TURN_BYTES + 1)
+        if sub(turns[i], 1, 6) ~= load or known[name] then break end
+        names[i] = name
+    end
+    local texts = ask_many('HMGET', t.groups, names)
+    local form = char(IN_TURNS) .. pack('>I4', unpack_from('>I6', load) / STEP)
+    for i = 1, #names do
+        local text = texts[i]
+        if not text or #text ~= GROUP_BYTES + HEAD_BYTES or sub(text, 1, 5) ~= form then
+            for at = #names, i, -1 do names[at] = nil end
+            break
+        end
+    end
+    if #names < min(most, ROUND_MIN) then return nil end
+    return {names = names, texts = texts, turns = turns, load = load}
+end
+
+-- Notes that the first `count` groups of a round were served: they are in the next one of their loads. `keys`: of their lines of ready jobs, of which `lines`
+-- are the first two jobs: {member, due, member, due}. `places[i]` is false if the record of the job was lost.
+function flow.round_end(t, priority, round, keys, lines, count_of, places)
+    local in_flight = unpack_from('>I6', round.load) / STEP
+    local begun, flights, load = char(IN_TURNS) .. pack('>I4', in_flight + 1), pack('>I4', in_flight + 1), pack('>I6', (in_flight + 1) * STEP)
+    local out, into, stored, emptied, lanes, open = {}, {}, {}, {}, {}, 0
+    for i = 1, count_of do
+        local name, text, line = round.names[i], round.texts[i], lines[i]
+        local pass, rest, ready = unpack_from('>I6c13I4', text, PASS_AT)
+        local following, left, at = line[3], 0, 2 * i
+        t.flow.pass, out[i] = pass, round.turns[i]
+        if following then
+            left = ready > 1 and ready - 1 or 1
+            local later = pack('>I6c13I4c3I6c6', pass + STEP, rest, left, sub(text, GROUP_BYTES, GROUP_BYTES + 2), line[4] + 0, following) -- from PASS_AT on
+            local to = #into
+            stored[at] = begun .. sub(text, 6, 9) .. later
+            into[to + 1], into[to + 2] = '0', load .. sub(later, 1, 6) .. sub(later, 27) .. name
+            call('ZREMRANGEBYRANK', keys[i], '0', '0')
+        else
+            stored[at] = '\0' .. flights .. sub(text, 6, 9) .. pack('>I6', pass + STEP) .. rest .. '\0\0\0\0\0'
+            emptied[#emptied + 1], lanes[#lanes + 1] = keys[i], flow.lane(priority, name)
+        end
+        stored[at - 1], open = name, open + left - ready
+    end
+    call_many('ZREM', t.turns .. priority, out)
+    call_many('ZADD', t.turns .. priority, into)
+    call_many('HSET', t.groups, stored)
+    if #emptied > 0 then call('DEL', unpack(emptied)) end
+    call_many('ZREM', t.priorities, lanes)
+    t.flow.open = t.flow.open + open
+    count(t, 'ready', -count_of)
+    for i = 1, count_of do
+        if not places[i] then flow.released(t, round.names[i]) end
+    end
 end
 
 -- Returns priority, due and sequence of the job that is delivered next; nil: no job is ready.

@@ -205,8 +205,8 @@ end
 local chances = {state = 1}
 
 -- Seeds a sequence of numbers below 1 with the server's random number (`chance` below 2^48).
-local function chance_seed(text)
-    chances.state = (tonumber(text) or 1) % 2147483647
+local function chance_seed(number)
+    chances.state = number % 2147483647
 end
 
 local function chance_next()

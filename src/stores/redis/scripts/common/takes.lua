@@ -8,13 +8,14 @@ local LEEWAY_MS = 60
 -- Of the take that is being carried out.
 local t, most, bytes_max, lease_ms
 local shown, taken, bytes -- words of the answer: id, record, try per job; jobs; bytes of their records
-local tries, leased, leases, held -- what is to be written, as words
+local tries, leased, leases, held -- what is to be written, as words; nil: nothing
 local expiring -- how many jobs with an ended ttl may be removed meanwhile
-local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
+local until_length, until_end -- the length of the last lease, and its end as text: jobs of a topic mostly share them
+local PLAIN = {flags = 0} -- stands for a job without a policy of its own
 local place_end, topic_lease
 local was_delayed, way -- for events: they were never ready; how the jobs go out
 local state, holder -- of the tries: who takes them (README.md)
-local places -- of jobs of groups: the beginning of each one's place; nil: place_end
+local places, dues -- of jobs of groups: the beginning of each one's place; nil: place_end. The dues as text, if they are known
 
 -- Redis searches a small hash or sorted set from end to end, as long as it was never large. Sets that change with every
 -- job are made large for a moment once some leases are out. The filler names cannot collide: no id is empty, no sequence that high.
@@ -38,14 +39,13 @@ local function try_leased(record, try, delivery)
     if length == 0 then
         length = flags % 2 == 0 and topic_lease or policy_of(t, {flags = flags, record = record}).lease
     end
-    local ms, text = now + 1 + length, until_texts[length]
-    if not text then
-        text = text_of(ms)
-        until_texts[length] = text
+    local ms = now + 1 + length
+    if length ~= until_length then
+        until_length, until_end = length, text_of(ms)
         if ms < soonest then soonest = ms end
     end
     local new = pack(TRY, state, priority, attempt + 1, due, first_due, ms, delivery, length) .. holder
-    return error and new .. error or new, text, due, attempt
+    return error and new .. error or new, until_end, due, attempt
 end
 
 local function lease_publish(id, attempt, due, until_text)
@@ -60,6 +60,7 @@ local function lease(members)
     local records = call('HMGET', t.jobs, unpack(ids))
     local old = has(t, TRIED) and call('HMGET', t.tries, unpack(ids)) or false
     local histories = old and has(t, HISTORIC) and call('HMGET', t.history, unpack(ids)) or false
+    if not held then tries, leased, leases, held = {}, {}, {}, {} end
     local at, shown_at, retrying = #tries, #shown, 0
     for i = 1, n do
         local id, record, member = ids[i], records[i], members[i]
@@ -68,13 +69,13 @@ local function lease(members)
         if record then
             local try, until_text, due, attempt = try_leased(record, old and old[i], sequence + 1)
             local number = text_of(sequence + 1)
-            sequence, bytes, taken = sequence + 1, bytes + size, taken + 1
+            sequence, bytes, taken, core_is_changed = sequence + 1, bytes + size, taken + 1, true
             if attempt > 0 then retrying = retrying + 1 end
             if feed.listened then lease_publish(id, attempt, due, until_text) end
             tries[at + 1], tries[at + 2] = id, try
             leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. (places and places[i] or place_end) .. id
             leases[at + 1], leases[at + 2] = until_text, number
-            held[at + 1], held[at + 2] = text_of(due), member
+            held[at + 1], held[at + 2] = dues and dues[i] or text_of(due), member
             if histories and histories[i] then try = history_shown(record, try, histories[i]) end
             shown[shown_at + 1], shown[shown_at + 2], shown[shown_at + 3] = id, record, try
             at, shown_at = at + 2, shown_at + 3
@@ -224,7 +225,6 @@ local function write_leases()
     if swells then shrink() end
     count(t, 'leased', #held / 2)
     count(t, 'delivered', #held / 2)
-    core_is_changed = true
 end
 
 -- Returns true if due jobs may go from delayed to leased without being ready in between: none of them can have another priority or expire,
@@ -367,25 +367,58 @@ local function lines_cut(priority, served)
     count(t, 'ready', -jobs)
 end
 
+local function lease_members(members, expires)
+    local n
+    if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
+    for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
+    return n
+end
+
+-- Takes one job of each group of a round. Returns how many, and whether more may be taken.
+local function take_round(priority, round, expires)
+    local names, members, keys, lines, latest = round.names, {}, {}, {}, now + LEEWAY_MS
+    places, dues = {}, {}
+    for i = 1, #names do
+        local name = names[i]
+        local key = name == '' and t.ready_of .. priority or t.ready_of .. priority .. ':' .. name
+        local line = call('ZRANGE', key, '0', '1', 'WITHSCORES')
+        local member, due = line[1], line[2]
+        if not member or due + 0 > latest then break end
+        members[i], keys[i], lines[i], places[i], dues[i] = member, key, line, flow.place(t, name), due
+    end
+    local wanted = #members
+    local n = wanted > 0 and lease_members(members, expires) or 0
+    dues = nil
+    if n == 0 then return 0, wanted == 0 end
+    flow.round_end(t, priority, round, keys, lines, n, places)
+    return n, n == wanted
+end
+
 -- Takes from the groups with ready jobs of a priority, in their order. Returns false if no more may be taken.
 local function take_turns(priority)
     local expires, goes_on = has(t, EXPIRING), true
     was_delayed = false
     repeat
-        local room = min(most - taken, 200)
-        local heap, served, chosen = flow.turns_of(t, priority, room), {}, 0
-        if #heap == 0 then break end
+        local room, served, chosen = min(most - taken, 200), {}, 0
+        local wanted = min(step(16), room)
+        local turns = flow.turns_read(t, priority, wanted)
+        if #turns == 0 then break end
+        local round = flow.round(t, turns, wanted)
+        if round then chosen, goes_on = take_round(priority, round, expires) end
+        local heap = {}
+        if chosen == 0 then
+            if #turns == wanted and wanted < room then turns = flow.turns_read(t, priority, room) end
+            heap = flow.turns_of(t, priority, turns)
+        end
         while goes_on and heap[1] and room > 0 and taken < most do
             places = {}
             local members, undo = choose(heap, priority, min(step(16), room), served)
             if #members == 0 then break end
             chosen = chosen + #members
-            local n
-            if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
+            local n = lease_members(members, expires)
             for i = 1, n do
                 if not places[i] then undo.groups[i].in_flight = undo.groups[i].in_flight - 1 end -- its record was lost
             end
-            for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
             if n < #members then unchoose(undo, n + 1) end
             room, goes_on = room - n, n == #members
         end
@@ -429,15 +462,15 @@ end
 -- Takes up to `max_jobs`, of `max_bytes` of records except for the first. `out` receives id, record and try of each job. `consumer`:
 -- name of the consumer, or ''. Returns how many jobs.
 local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
-    t, most, bytes_max, lease_ms, way, places = topic, max_jobs, max_bytes, ms, by, nil
+    t, most, bytes_max, lease_ms, way, places, dues = topic, max_jobs, max_bytes, ms, by, nil, nil
     state, holder = LEASED_STATE, ''
     if consumer ~= '' then state, holder = LEASED_STATE + holding.FLAG, pack(holding.FORM, 0, #consumer, consumer) end
-    shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
+    shown, taken, bytes, held, until_length = out, 0, 0, nil, nil
     expiring, place_end = most + 64, t.name .. '\0'
-    topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
+    topic_lease = ms > 0 and ms or policy_of(t, PLAIN).lease
     if t.f[AT.leased] <= 0 then lower(t, LARGE) end
     if t.flow then take_flow() else take_free(most) end
-    if #held > 0 then write_leases() end
+    if held and #held > 0 then write_leases() end
     if t.flow then
         flow.spend(t, taken)
         flow.settle(t)

@@ -82,18 +82,20 @@ local function topic_figures(text)
     return {unpack_from(FORM, text)}
 end
 
--- Parses a topic; `packed` are its settings. Members for the call: how many jobs were ready; whether the topic was changed, is deleted, has jobs
--- that died; whether its counts and flags are unreliable (a check).
+-- Parses a topic; `packed` are its settings. Members for the call: how many jobs were ready; whether the topic was changed, and if they are true is_deleted;
+-- has_dead: jobs died; is_exact: its counts and flags are unreliable (a check).
 local function topic_open(name, text)
-    local f = topic_figures(text)
-    local t = {name = name, f = f, packed = #text > BYTES and sub(text, f[NUMBERS + 1]) or '', ready_before = f[4],
-               is_changed = false, is_deleted = false, has_dead = false, is_exact = false}
+    local keys = keys_of(name)
+    local cache = keys.__index.cache
+    local f = text == cache.text and cache.figures or topic_figures(text)
+    cache.text = nil
+    local t = {name = name, text = text, f = f, packed = #text > BYTES and sub(text, f[NUMBERS + 1]) or '', ready_before = f[4], is_changed = false}
     if f[1] >= flow.FLAG then
         t.flow, t.packed = flow.read(t.packed, 1), sub(t.packed, flow.BYTES + 1)
         t.ready_before = t.flow.was_open and 1 or 0
     end
     known_topics[name], met_topics[#met_topics + 1] = t, t
-    return setmetatable(t, keys_of(name))
+    return setmetatable(t, keys)
 end
 
 local function topic_text(t)
@@ -107,6 +109,7 @@ local function topic_find(name)
     if t ~= nil then return t or nil end
     local text
     if name == found_name then text = found_topic else text = call('GET', keys_of(name).__index.key) end
+    last_name = name
     if text and #text >= BYTES then return topic_open(name, text) end -- else it was lost, or spoiled: a check finds it
     known_topics[name] = false
     return nil
