@@ -18,11 +18,12 @@ local function hang_new()
         later, first, last = nil, NONE, 0
     end
     if ready then
-        for lane, words in pairs(ready) do
-            local priority, group = lane, nil
-            if t.flow then priority, group = flow.lane_read(lane) end
-            ready_add(t, priority, words, group)
+        if t.flow then
+            local groups = {}
+            for _, words in pairs(ready) do groups[#groups + 1] = words.group end
+            if #groups > 0 then flow.load(t, groups) end
         end
+        for _, words in pairs(ready) do ready_add(t, words.priority, words, words.group) end
         ready = nil
     end
 end
@@ -114,10 +115,11 @@ local function hang_later(id, flags, priority, sequence, due, record)
         return READY
     end
     ready, now_text = ready or {}, now_text or text_of(now)
-    local lane = flags >= flow.RECORD and flow.lane(priority, flow.group_in(record)) or priority
+    local group = flags >= flow.RECORD and flow.group_in(record) or nil
+    local lane = group and flow.lane(priority, group) or priority
     local words = ready[lane]
     if not words then
-        words = {}
+        words = {priority = priority, group = group}
         ready[lane] = words
     end
     local at = #words
