@@ -192,6 +192,7 @@ def test_the_callers_that_push_to_a_topic_are_shown(start_server, tmp_path):
         one.close()
 
 
+@pytest.mark.plain("a client with a token has a name")
 def test_a_pusher_without_a_name_is_shown_by_its_address(start_server):
     server = start_server()
     client = server.client()
