@@ -972,6 +972,24 @@ static struct mac_key lease_key_of(const struct datadir_manifest *manifest)
                             .high = hash_64(manifest->name, strlen(manifest->name))};
 }
 
+/* Stores the clock and the marks, after all shards were opened. The file of the marks is made first, so that one sync of
+ * the directory covers its name and that of the manifest. */
+static int write_state(struct local *local, char *error, size_t error_bytes)
+{
+    int marks_result = mark_keeper_make_file(local->keeper);
+    int result = marks_result < 0 ? 0 : remember_clock(local);
+
+    if (result < 0)
+        return error_result(result, error, error_bytes, "cannot write the manifest in '%s': %s",
+                            local->options.data_dir, strerror(-result));
+    if (marks_result == 0)
+        marks_result = mark_keeper_begin(local->keeper, shard_helper(local->shards[0]));
+    return marks_result < 0
+               ? error_result(marks_result, error, error_bytes, "cannot write '%s/MARKS': %s",
+                              local->options.data_dir, strerror(-marks_result))
+               : 0;
+}
+
 int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out,
                  char *error, size_t error_bytes)
 {
@@ -1025,13 +1043,8 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
         snprintf(error, error_bytes, "out of memory");
         failed = -ENOMEM;
     }
-    if (is_last && !failed && (failed = remember_clock(local)))
-        snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
-                 local->options.data_dir, strerror(-failed));
-    if (is_last && !failed &&
-        (failed = mark_keeper_begin(local->keeper, shard_helper(local->shards[0]))))
-        snprintf(error, error_bytes, "cannot write '%s/MARKS': %s", local->options.data_dir,
-                 strerror(-failed));
+    if (is_last && !failed)
+        failed = write_state(local, error, error_bytes);
     if (failed)
         return failed; /* local_free releases what was created */
     const struct queue_counts *counts = &recovered.counts;

@@ -125,10 +125,15 @@ void mark_keeper_open(struct mark_keeper *keeper, uint32_t shard, uint64_t epoch
     atomic_store(&keeper->synced[shard], synced);
 }
 
+int mark_keeper_make_file(struct mark_keeper *keeper)
+{
+    return marks_open(datadir_fs(keeper->datadir), datadir_path(keeper->datadir), &keeper->file);
+}
+
 int mark_keeper_begin(struct mark_keeper *keeper, struct worker *helper)
 {
-    int result =
-        marks_open(datadir_fs(keeper->datadir), datadir_path(keeper->datadir), &keeper->file);
+    const struct fs *fs = datadir_fs(keeper->datadir);
+    int result = fs->ops->fsync_dir(fs->ctx, datadir_path(keeper->datadir));
 
     if (result < 0)
         return result;

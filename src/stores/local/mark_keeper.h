@@ -25,7 +25,9 @@ struct mark_keeper *mark_keeper_new(const struct datadir *datadir, const struct 
 int mark_keeper_live_on(struct mark_keeper *keeper, struct reactor *home);
 /* Notes that a shard was opened, with its epoch and newest batch, which is synced. Any thread. */
 void mark_keeper_open(struct mark_keeper *keeper, uint32_t shard, uint64_t epoch, uint64_t synced);
-/* Begins, after all shards have been opened: writes the marks (blocking). From now on `helper`
+/* Opens or creates the file of the marks, before mark_keeper_begin. Returns 0 or a negative errno. */
+int mark_keeper_make_file(struct mark_keeper *keeper);
+/* Begins, after all shards have been opened: makes the name of the file durable and writes the marks (blocking). From now on `helper`
  * writes them. Returns 0 or a negative errno. */
 int mark_keeper_begin(struct mark_keeper *keeper, struct worker *helper);
 /* Notes that the shard's batch is synced. On the shard's thread. */

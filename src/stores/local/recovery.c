@@ -301,6 +301,7 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
 {
     int64_t began_us = clock_boot_us();
     struct wal_found found;
+    wal_prepare_dir(fs_of(shard), shard->options.dir);
     int failed = open_depot(shard, error, error_bytes);
     if (!failed)
         failed = begin_engine(shard, error, error_bytes);

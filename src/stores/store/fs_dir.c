@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,6 +14,8 @@
 struct held {
     struct held *next;
     int fd;
+    uint64_t changed,
+        synced;  /* changes of its names, and those before its last sync; under the mutex */
     char path[]; /* the path as given by callers */
 };
 
@@ -72,6 +75,8 @@ static int hold_one(const struct fs_dir *dir, int at, const char *name, const ch
         free(held);
         return result;
     }
+    held->changed = 1; /* unknown ones */
+    held->synced = 0;
     memcpy(held->path, path, path_bytes);
     held->path[path_bytes] = '\0';
     *out = held;
@@ -91,46 +96,48 @@ static bool is_called(const struct held *held, const char *path, size_t path_byt
     return strncmp(held->path, path, path_bytes) == 0 && held->path[path_bytes] == '\0';
 }
 
-/* Returns the descriptor of a held directory, and opens it if needed. Call it under the mutex. */
-static int find(struct fs_dir *dir, const char *path, size_t path_bytes)
+/* Finds a held directory, and opens it if needed. Call it under the mutex. */
+static int find(struct fs_dir *dir, const char *path, size_t path_bytes, struct held **out)
 {
     const char *slash = memrchr(path, '/', path_bytes);
-    struct held *held;
+    struct held *parent;
     char name[NAME_MAX + 1];
     size_t name_bytes;
-    int parent, result;
+    int result;
 
+    *out = dir->root;
     if (is_called(dir->root, path, path_bytes))
-        return dir->root->fd;
-    for (held = dir->below; held; held = held->next)
-        if (is_called(held, path, path_bytes))
-            return held->fd;
+        return 0;
+    for (*out = dir->below; *out; *out = (*out)->next)
+        if (is_called(*out, path, path_bytes))
+            return 0;
     if (!slash || slash == path)
         return -EXDEV; /* not below the directory */
-    parent = find(dir, path, (size_t)(slash - path));
-    if (parent < 0)
-        return parent;
+    result = find(dir, path, (size_t)(slash - path), &parent);
+    if (result < 0)
+        return result;
     name_bytes = path_bytes - (size_t)(slash + 1 - path);
     if (name_bytes >= sizeof name)
         return -ENAMETOOLONG;
     memcpy(name, slash + 1, name_bytes);
     name[name_bytes] = '\0';
-    result = hold_one(dir, parent, name, path, path_bytes, &held);
+    result = hold_one(dir, parent->fd, name, path, path_bytes, out);
     if (result < 0)
         return result;
-    held->next = dir->below;
-    dir->below = held;
-    return held->fd;
+    (*out)->next = dir->below;
+    dir->below = *out;
+    return 0;
 }
 
 static int find_locked(struct fs_dir *dir, const char *path, size_t path_bytes)
 {
-    int fd;
+    struct held *held;
+    int result;
 
     pthread_mutex_lock(&dir->mutex);
-    fd = find(dir, path, path_bytes);
+    result = find(dir, path, path_bytes, &held);
     pthread_mutex_unlock(&dir->mutex);
-    return fd;
+    return result < 0 ? result : held->fd;
 }
 
 int fs_dir_hold(struct fs_dir *dir, const char *path)
@@ -146,6 +153,57 @@ int fs_dir_hold_parent(struct fs_dir *dir, const char *path, const char **name)
         return -EXDEV;
     *name = slash + 1;
     return find_locked(dir, path, (size_t)(slash - path));
+}
+
+/* ---- syncs ---- */
+
+void fs_dir_note_change(struct fs_dir *dir, int fd)
+{
+    struct held *held = dir->root;
+
+    pthread_mutex_lock(&dir->mutex);
+    if (held->fd != fd)
+        for (held = dir->below; held && held->fd != fd; held = held->next)
+            ;
+    if (held)
+        held->changed++;
+    pthread_mutex_unlock(&dir->mutex);
+}
+
+void fs_dir_note_made(struct fs_dir *dir, const char *path)
+{
+    struct held *held;
+
+    pthread_mutex_lock(&dir->mutex);
+    if (find(dir, path, strlen(path), &held) == 0 && held->synced == 0)
+        held->synced = 1;
+    pthread_mutex_unlock(&dir->mutex);
+}
+
+/* A sync that is still in progress in another thread does not count. */
+int fs_dir_sync(struct fs_dir *dir, const char *path)
+{
+    struct held *held;
+    uint64_t changed = 0;
+    bool is_synced = false;
+    int result;
+
+    pthread_mutex_lock(&dir->mutex);
+    result = find(dir, path, strlen(path), &held);
+    if (result == 0) {
+        changed = held->changed;
+        is_synced = held->synced == changed;
+    }
+    pthread_mutex_unlock(&dir->mutex);
+    if (result < 0 || is_synced)
+        return result;
+    if (fsync(held->fd) < 0)
+        return -errno;
+    pthread_mutex_lock(&dir->mutex);
+    if (held->synced < changed)
+        held->synced = changed;
+    pthread_mutex_unlock(&dir->mutex);
+    return 0;
 }
 
 bool fs_dir_path_leads_to(const char *path, int fd)

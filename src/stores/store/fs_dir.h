@@ -43,6 +43,18 @@ int fs_dir_hold(struct fs_dir *dir, const char *path);
  * part. */
 int fs_dir_hold_parent(struct fs_dir *dir, const char *path, const char **name);
 
+/*
+ * Syncs of directories. A held directory counts the changes of its names, so that a sync without a change since the last
+ * one is skipped. The first sync is never skipped, unless the directory was made by this process: an
+ * earlier one may have died before its sync.
+ */
+
+/* Notes a change of a name in the held directory `fd`, after the change. */
+void fs_dir_note_change(struct fs_dir *dir, int fd);
+/* Notes that the directory `path` was just made, so it has no names yet. */
+void fs_dir_note_made(struct fs_dir *dir, const char *path);
+int fs_dir_sync(struct fs_dir *dir, const char *path);
+
 /* Returns whether `path` leads to the file that is open as `fd`. If false, errno is ESTALE, or the
  * reason why this is unknown. */
 bool fs_dir_path_leads_to(const char *path, int fd);

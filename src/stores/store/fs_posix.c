@@ -34,6 +34,13 @@ static int find_place(void *ctx, const char *path, struct place *out)
     return fd < 0 ? fd : 0;
 }
 
+/* Notes that the name was made, removed or given to another file. */
+static void note_change(void *ctx, const struct place *place)
+{
+    if (ctx)
+        fs_dir_note_change(ctx, place->at);
+}
+
 static int open_place(const struct place *place, int flags, int mode)
 {
     int fd;
@@ -52,6 +59,7 @@ static int posix_open(void *ctx, const char *path, int flags, int mode)
 
     if (fd < 0 || !ctx || !(flags & O_CREAT))
         return fd;
+    note_change(ctx, &place);
     result = fs_dir_give(ctx, fd);
     if (result < 0)
         close(fd);
@@ -130,8 +138,12 @@ static int posix_rename(void *ctx, const char *from, const char *to)
 
     if (result == 0)
         result = find_place(ctx, to, &new);
-    if (result == 0 && renameat(old.at, old.name, new.at, new.name) < 0)
+    if (result < 0)
+        return result;
+    if (renameat(old.at, old.name, new.at, new.name) < 0)
         result = -errno;
+    note_change(ctx, &old);
+    note_change(ctx, &new);
     return result;
 }
 
@@ -140,8 +152,11 @@ static int posix_unlink(void *ctx, const char *path)
     struct place place;
     int result = find_place(ctx, path, &place);
 
-    if (result == 0 && unlinkat(place.at, place.name, 0) < 0)
+    if (result < 0)
+        return result;
+    if (unlinkat(place.at, place.name, 0) < 0)
         result = -errno;
+    note_change(ctx, &place);
     return result;
 }
 
@@ -153,8 +168,12 @@ static int posix_mkdir(void *ctx, const char *path, int mode)
 
     if (result < 0)
         return result;
-    if (mkdirat(place.at, place.name, (mode_t)mode) == 0)
+    if (mkdirat(place.at, place.name, (mode_t)mode) == 0) {
+        note_change(ctx, &place);
+        if (ctx)
+            fs_dir_note_made(ctx, path);
         return ctx ? fs_dir_give_name(ctx, place.at, place.name) : 0;
+    }
     if (errno == EEXIST && fstatat(place.at, place.name, &about, 0) == 0)
         return S_ISDIR(about.st_mode) ? 0 : -ENOTDIR;
     return -errno;
@@ -171,14 +190,15 @@ static int open_dir(void *ctx, const char *path)
 
 static int posix_fsync_dir(void *ctx, const char *path)
 {
-    int fd = ctx ? fs_dir_hold(ctx, path) : open_dir(ctx, path);
-    int result;
+    int fd, result;
 
+    if (ctx)
+        return fs_dir_sync(ctx, path);
+    fd = open_dir(ctx, path);
     if (fd < 0)
         return fd;
     result = fsync(fd) < 0 ? -errno : 0;
-    if (!ctx)
-        close(fd);
+    close(fd);
     return result;
 }
 

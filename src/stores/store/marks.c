@@ -94,17 +94,11 @@ int marks_read(const struct fs *fs, const char *dir, struct marks *out)
 int marks_open(const struct fs *fs, const char *dir, struct marks_file *file)
 {
     char path[PATH_MAX];
-    int result;
 
     marks_path(dir, path);
     *file = (struct marks_file){.stamp = {.bytes = -1}};
     file->fd = fs->ops->open(fs->ctx, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (file->fd < 0)
-        return file->fd;
-    result = fs->ops->fsync_dir(fs->ctx, dir); /* its name may be new */
-    if (result < 0)
-        marks_close(fs, file);
-    return result;
+    return file->fd < 0 ? file->fd : 0;
 }
 
 int marks_put(const struct fs *fs, struct marks_file *file, const struct marks *marks)
@@ -136,7 +130,9 @@ int marks_write(const struct fs *fs, const char *dir, const struct marks *marks)
 
     if (result < 0)
         return result;
-    result = marks_put(fs, &file, marks);
+    result = fs->ops->fsync_dir(fs->ctx, dir);
+    if (result == 0)
+        result = marks_put(fs, &file, marks);
     marks_close(fs, &file);
     return result;
 }

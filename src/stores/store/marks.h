@@ -37,6 +37,7 @@ struct marks_file {
     int fd; /* -1: not open */
     struct fs_stamp stamp;
 };
+/* Opens or creates the file. Its name may be new: the caller syncs the directory before marks_put. */
 int marks_open(const struct fs *fs, const char *dir, struct marks_file *file);
 /* Writes the marks. Returns -ESTALE if the file is not what was written last. */
 int marks_put(const struct fs *fs, struct marks_file *file, const struct marks *marks);

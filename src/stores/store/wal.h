@@ -94,6 +94,9 @@ struct wal_found {
     uint64_t epoch;                      /* the new epoch */
 };
 
+/* Creates the directory of the log before wal_open, which does it otherwise: then one sync of `dir` makes this name
+ * durable together with others. A failure is reported by wal_open. */
+void wal_prepare_dir(const struct fs *fs, const char *dir);
 /* Opens or creates the log and replays it. Returns 0 or a negative errno. On failure `error` (of
  * error_bytes) describes the problem, its position and what to do, and *out is NULL. */
 int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, struct wal **out,

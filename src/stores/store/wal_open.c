@@ -102,6 +102,7 @@ struct opening {
     size_t error_bytes;
     struct wal_reader reader;
     struct wal_manifest read; /* the manifest as stored on disk */
+    bool has_made_manifest;   /* here, so it is durable */
 };
 
 static int fail(struct opening *opening, int result, const char *what)
@@ -134,6 +135,19 @@ static void set_options(struct wal *wal, const struct wal_options *options)
 
 /* ---- the directory and its manifest ---- */
 
+static bool name_dir(const char *dir, char *out, size_t out_bytes)
+{
+    return snprintf(out, out_bytes, "%s/wal", dir) < (int)out_bytes;
+}
+
+void wal_prepare_dir(const struct fs *fs, const char *dir)
+{
+    char path[PATH_MAX];
+
+    if (fs->ops->mkdir(fs->ctx, dir, 0700) == 0 && name_dir(dir, path, sizeof path))
+        (void)fs->ops->mkdir(fs->ctx, path, 0700);
+}
+
 static int make_dirs(struct opening *opening, const char *dir)
 {
     struct wal_disk *disk = &opening->wal->disk;
@@ -142,10 +156,9 @@ static int make_dirs(struct opening *opening, const char *dir)
     char *slash;
     int result;
 
-    if (strlen(dir) + sizeof "/wal" > sizeof disk->dir)
+    if (!name_dir(dir, disk->dir, sizeof disk->dir))
         return wal_complain(opening->error, opening->error_bytes, -ENAMETOOLONG,
                             "the path '%s' is too long", dir);
-    snprintf(disk->dir, sizeof disk->dir, "%s/wal", dir);
     snprintf(parent, sizeof parent, "%s", dir);
     slash = strrchr(parent, '/');
     if (slash)
@@ -195,6 +208,7 @@ static int make_manifest(struct opening *opening)
     };
     result = wal_manifest_make(&wal->disk, &wal->chore.manifest_fd, &opening->read);
     wal->chore.manifest = opening->read;
+    opening->has_made_manifest = true;
     return result < 0 ? fail(opening, result, "cannot write MANIFEST") : 0;
 }
 
@@ -441,13 +455,15 @@ static int cut_excess(struct opening *opening)
     return result < 0 ? fail(opening, result, "cannot cut log files to their size") : 0;
 }
 
-/* Begins a new epoch. From now on batches that the crash left after the tail do not count. */
+/* Begins a new epoch. What was read of MANIFEST may not be on disk yet, unless it was made here. From now on batches that the crash left after the tail do not count. */
 static int begin_epoch(struct opening *opening)
 {
     struct wal *wal = opening->wal;
     struct wal_manifest *manifest = &wal->chore.manifest;
     const struct wal_reader *reader = &opening->reader;
-    int result = wal_manifest_settle(&wal->disk, wal->chore.manifest_fd, &opening->read);
+    int result = opening->has_made_manifest
+                     ? 0
+                     : wal_manifest_settle(&wal->disk, wal->chore.manifest_fd, &opening->read);
 
     if (result < 0)
         return fail(opening, result, "cannot write MANIFEST");

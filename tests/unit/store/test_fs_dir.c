@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -142,6 +143,66 @@ CLAIM_BETWEEN(a_moved_directory_and_its_subdirectories_stay_locked, make_home, r
     assert_int_equal(fs_dir_open(aside, FS_DIR_ALONE, &other), -EBUSY);
     assert_int_equal(fs_dir_open(aside, FS_DIR_SHARED, &other), 0);
     fs_dir_close(other);
+}
+
+/* ---- its syncs ---- */
+
+static int syncs;
+static int sync_error;
+
+int counted_fsync(int fd) __asm__("fsync"); /* stands before the system's own */
+int counted_fsync(int fd)
+{
+    syncs++;
+    errno = sync_error;
+    return sync_error ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+static int count_syncs(const char *path)
+{
+    int before = syncs;
+
+    assert_int_equal(fs.ops->fsync_dir(fs.ctx, path), 0);
+    return syncs - before;
+}
+
+/* An earlier process may have died before it synced the names, so the first sync is needed. */
+CLAIM_BETWEEN(a_directory_is_synced_once_after_each_change_of_a_name, make_home, remove_home)
+{
+    assert_int_equal(mkdir(in(home, "old"), 0700), 0);
+    assert_int_equal(count_syncs(home), 1);
+    assert_int_equal(count_syncs(home), 0);
+    assert_int_equal(count_syncs(in(home, "old")), 1);
+    make_file(in(home, "old/file"));
+    assert_int_equal(count_syncs(home), 0);
+    assert_int_equal(count_syncs(in(home, "old")), 1);
+    assert_int_equal(fs.ops->rename(fs.ctx, in(home, "old/file"), in(home, "file")), 0);
+    assert_int_equal(count_syncs(home), 1);
+    assert_int_equal(count_syncs(in(home, "old")), 1);
+    assert_int_equal(fs.ops->unlink(fs.ctx, in(home, "file")), 0);
+    assert_int_equal(count_syncs(home), 1);
+    assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "old"), 0700), 0); /* it exists */
+    assert_int_equal(count_syncs(home), 0);
+    assert_int_equal(count_syncs(in(home, "old")), 0);
+}
+
+CLAIM_BETWEEN(a_directory_that_was_just_made_is_synced_with_its_first_name, make_home, remove_home)
+{
+    assert_int_equal(count_syncs(home), 1);
+    assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "new"), 0700), 0);
+    assert_int_equal(count_syncs(in(home, "new")), 0);
+    assert_int_equal(count_syncs(home), 1);
+    make_file(in(home, "new/file"));
+    assert_int_equal(count_syncs(in(home, "new")), 1);
+    assert_int_equal(count_syncs(in(home, "new")), 0);
+}
+
+CLAIM_BETWEEN(a_sync_that_failed_is_repeated, make_home, remove_home)
+{
+    sync_error = EIO;
+    assert_int_equal(fs.ops->fsync_dir(fs.ctx, home), -EIO);
+    sync_error = 0;
+    assert_int_equal(count_syncs(home), 1);
 }
 
 /* ---- the log in it ---- */
