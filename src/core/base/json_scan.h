@@ -7,26 +7,33 @@
 
 #include "base/json_read.h"
 
-/*
- * Returns the first byte from `at` on that is not plain in a string (a quote, a backslash, a
- * control byte, or not ASCII), else `end`.
- *
- * Works in steps of eight bytes: in each byte of `hits`, the top bit means "not plain". A
- * subtraction's borrow can corrupt only the bytes after a true hit, and only the first hit is used.
- */
+/* Returns a word in which the top bit of a byte means "not plain in a string". A subtraction's borrow can
+ * corrupt only the bytes after a true hit, so use only the first hit. */
+static inline uint64_t json_special_bytes(uint64_t word)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
+    return ((quote - ones) | (backslash - ones) | (word - ones * ' ') | word) & ones * 0x80;
+}
+
+/* Returns the first byte from `at` on that is not plain in a string (a quote, a backslash, a
+ * control byte, or not ASCII), else `end`. Works in steps of eight bytes. */
 static inline const char *json_plain_end(const char *at, const char *end)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    while (end - at >= 8) {
-        uint64_t word;
+    const char *first = at;
+    uint64_t word, hits;
+    for (; end - at >= 8; at += 8) {
         memcpy(&word, at, sizeof word);
-        uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
-        uint64_t hits =
-            ((quote - ones) | (backslash - ones) | (word - ones * ' ') | word) & ones * 0x80;
+        hits = json_special_bytes(word);
         if (hits)
             return at + (__builtin_ctzll(hits) >> 3);
-        at += 8;
+    }
+    /* The rest together with bytes before it, which are plain. */
+    if (at < end && end - first >= 8) {
+        memcpy(&word, end - 8, sizeof word);
+        hits = json_special_bytes(word);
+        return hits ? end - 8 + (__builtin_ctzll(hits) >> 3) : end;
     }
 #endif
     while (at < end && *at != '"' && *at != '\\' && (signed char)*at >= ' ')

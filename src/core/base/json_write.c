@@ -41,13 +41,34 @@ static const char *write_special(struct buffer *out, const char *at, const char 
     return at + len;
 }
 
+/* Writes a text without a byte that is escaped, as most are. */
+static void write_plain(struct buffer *out, struct slice text)
+{
+    char *into = buffer_reserve(out, text.len + 2);
+    if (!into)
+        return;
+    into[0] = '"';
+    if (text.len)
+        memcpy(into + 1, text.at, text.len);
+    into[text.len + 1] = '"';
+    out->len += text.len + 2;
+}
+
 void json_write_string(struct buffer *out, struct slice text)
 {
     const char *at = text.len ? text.at : "", *end = at + text.len; /* an empty text may be NULL */
+    const char *plain = at;
 
+    at = json_plain_end(at, end);
+    if (at == end) {
+        write_plain(out, text);
+        return;
+    }
     buffer_append_byte(out, '"');
+    buffer_append(out, plain, (size_t)(at - plain));
+    at = write_special(out, at, end);
     while (at < end) {
-        const char *plain = at;
+        plain = at;
         at = json_plain_end(at, end);
         buffer_append(out, plain, (size_t)(at - plain));
         if (at < end)

@@ -200,23 +200,42 @@ static char *put_pair(char *at, uint32_t value, char after)
     return at + 3;
 }
 
-void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms)
+/* Writes the part up to the minute, such as 2026-11-20T09:00: */
+static void write_minute(char *out, uint64_t minute)
 {
-    uint32_t year, month, day;
+    uint32_t year, month, day, minute_of_day = (uint32_t)(minute % (24 * 60));
 
-    ms = ms < 0 ? 0 : ms > MS_LAST ? MS_LAST : ms;
-    date_from_days((uint32_t)(ms / MS_PER_DAY), &year, &month, &day);
-    uint32_t ms_of_day = (uint32_t)(ms % MS_PER_DAY);
-
+    date_from_days((uint32_t)(minute / (24 * 60)), &year, &month, &day);
     (void)put_pair(out, year / 100, 0);
     out = put_pair(out + 2, year % 100, '-');
     out = put_pair(out, month, '-');
     out = put_pair(out, day, 'T');
-    out = put_pair(out, ms_of_day / 3600000, ':');
-    out = put_pair(out, ms_of_day / 60000 % 60, ':');
-    out = put_pair(out, ms_of_day / 1000 % 60, '.');
-    *out++ = (char)('0' + ms_of_day % 1000 / 100);
-    (void)put_pair(out, ms_of_day % 100, 'Z');
+    out = put_pair(out, minute_of_day / 60, ':');
+    (void)put_pair(out, minute_of_day % 60, ':');
+}
+
+/* Answers have many times of few minutes, so the thread keeps the text of some minutes. */
+void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms)
+{
+    enum { MINUTE_BYTES = sizeof "2026-11-20T09:00:" - 1, MINUTES = 4 };
+    static _Thread_local struct {
+        uint64_t after; /* the minute after it; 0: empty */
+        char text[MINUTE_BYTES];
+    } minutes[MINUTES];
+
+    ms = ms < 0 ? 0 : ms > MS_LAST ? MS_LAST : ms;
+    uint64_t minute = (uint64_t)ms / 60000;
+    uint32_t ms_of_minute = (uint32_t)((uint64_t)ms - minute * 60000);
+    char *kept = minutes[minute % MINUTES].text;
+
+    if (minutes[minute % MINUTES].after != minute + 1) {
+        write_minute(kept, minute);
+        minutes[minute % MINUTES].after = minute + 1;
+    }
+    memcpy(out, kept, MINUTE_BYTES);
+    out = put_pair(out + MINUTE_BYTES, ms_of_minute / 1000, '.');
+    *out++ = (char)('0' + ms_of_minute % 1000 / 100);
+    (void)put_pair(out, ms_of_minute % 100, 'Z');
 }
 
 void timestamp_emit(struct buffer *out, int64_t ms)

@@ -1,5 +1,6 @@
 #include "job/json.h"
 
+#include "base/buffer_put.h"
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "base/text.h"
@@ -10,8 +11,7 @@
 
 enum { KEY_BYTES = 24 };
 
-/* Appends a literal, whose length is a constant. */
-#define PUT(OUT, TEXT) buffer_append((OUT), (TEXT), sizeof(TEXT) - 1)
+#define PUT BUFFER_PUT
 
 /* A line while it is read. */
 struct job_json_reading {

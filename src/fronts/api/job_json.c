@@ -1,12 +1,12 @@
 #include "api/job_json.h"
 
+#include "base/buffer_put.h"
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "job/json.h"
 #include "queue/status.h"
 
-/* Appends a literal, whose length is known at compile time. */
-#define PUT(OUT, TEXT) buffer_append((OUT), (TEXT), sizeof(TEXT) - 1)
+#define PUT BUFFER_PUT
 
 static void write_time(struct buffer *out, const char *key, int64_t ms)
 {

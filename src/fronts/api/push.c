@@ -586,20 +586,42 @@ static bool refuse_form(struct http_fault *fault)
         "the form itself give an option, as in ?delay=0");
 }
 
+static inline bool begins(const char *at, const char *end, const char *text)
+{
+    size_t len = strlen(text);
+    return (size_t)(end - at) >= len && memcmp(at, text, len) == 0;
+}
+
+/* Returns whether the text has a quoted name by which an object may be an envelope, at any level. Most bodies
+ * have none, and are then not read as JSON. */
+static bool has_envelope_name(struct slice body)
+{
+    const char *at = body.at, *end = body.at + body.len;
+    for (; (at = memchr(at, '"', (size_t)(end - at))) != NULL; at++)
+        if (begins(at, end, "\"body") || begins(at, end, "\"delay\"") || begins(at, end, "\"at\""))
+            return true;
+    return false;
+}
+
 /* Reads an envelope: a job without options in the request may have them in its body, as an item of
  * a batch. Storing the envelope as a body, or JSON that is cut, would silently lose the delay. On
- * false, *fault is set. */
+ * false, *fault is set. *is_sound: the body is JSON of permitted depth. */
 static bool read_envelope(struct http_call *call, struct queue_push *push, struct queue_batch *room,
-                          struct http_fault *fault)
+                          bool *is_sound, struct http_fault *fault)
 {
     struct http_front *front = call->front;
     struct slice type = push->content_type, body = push->body;
-    bool is_form = http_media_is_form(type), is_json = job_type_is_json(type);
+    bool is_form = type.len && http_media_is_form(type), is_json = job_type_is_json(type);
     struct json_value object;
     size_t error_at = 0;
+    *is_sound = false;
     if (call->query->fields.set || !body.len || (type.len && !is_form && !is_json))
         return true;
-    enum json_finding finding = check_levels(body, 1, &object, &error_at);
+    bool may_be_envelope = has_envelope_name(body);
+    if (!type.len && !may_be_envelope)
+        return true;
+    enum json_finding finding =
+        check_levels(body, is_json && !may_be_envelope ? 0 : 1, &object, &error_at);
     if (finding == JSON_MALFORMED && (is_json || (is_form && body.at[0] == '{')))
         return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
                               "malformed JSON at byte %zu; to push the text itself add an option, "
@@ -607,6 +629,9 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
                               error_at);
     if (finding != JSON_SOUND || object.kind != JSON_OBJECT)
         return !is_form || !memchr(body.at, '=', body.len) || refuse_form(fault);
+    *is_sound = !may_be_envelope;
+    if (!may_be_envelope)
+        return true;
     enum shape shape = shape_of(object, fault);
     if (shape != SHAPE_ENVELOPE)
         return shape == SHAPE_BODY;
@@ -634,8 +659,9 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct qu
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    return read_envelope(call, push, room, fault) &&
-           check_body_levels(push->content_type, push->body, fault);
+    bool is_sound;
+    return read_envelope(call, push, room, &is_sound, fault) &&
+           (is_sound || check_body_levels(push->content_type, push->body, fault));
 }
 
 void api_push(struct http_call *call, struct queue_push *push)

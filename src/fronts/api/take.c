@@ -139,7 +139,7 @@ static void refuse_take_for_memory(struct http_exchange *exchange)
 static size_t answer_jobs(struct http_exchange *exchange, const struct queue_reply *reply)
 {
     struct http_front *front = exchange->front;
-    const char *type = "application/json";
+    const char *type = http_json_type;
     size_t used = 1;
     if (!has_memory_for(front, reply)) {
         refuse_take_for_memory(exchange);

@@ -112,20 +112,22 @@ static bool is_route(const struct http_front *front, const struct http_route *ro
     return true;
 }
 
-/* Finds the route of the front's request. On false, *fault lists what the path offers instead. */
+/* Finds the route of the front's request: first among those of recent requests, since most clients
+ * use few calls. On false, *fault lists what the path offers instead. */
 static bool find_route(struct http_front *front, struct http_match *out, struct http_fault *fault)
 {
     const struct http_shared *shared = front->shared;
     enum http_method method = front->request.method;
     if (method == HTTP_METHOD_HEAD)
         method = HTTP_METHOD_GET;
-    if (front->literal_route && is_route(front, front->literal_route, method, out))
-        return true;
+    for (uint32_t i = 0; i < HTTP_RECENT_ROUTES && front->recent_routes[i]; i++)
+        if (is_route(front, front->recent_routes[i], method, out))
+            return true;
     for (uint32_t i = 0; i < shared->route_count; i++) {
         const struct http_route *route = &shared->routes[i];
         if (is_route(front, route, method, out)) {
-            if (!route->pattern[route->head_bytes]) /* without a {word} */
-                front->literal_route = route;
+            if (route->is_alone)
+                front->recent_routes[front->routes_found++ % HTTP_RECENT_ROUTES] = route;
             return true;
         }
     }
@@ -294,8 +296,9 @@ static bool read_call(struct http_connection *connection, const struct http_matc
     if (match->route->ignores_query)
         front->request.query = slice_make(NULL, 0);
     front->query.meta = match->route->takes_meta ? &front->meta : NULL;
-    return unescape_segment(front, &call->topic, fault) &&
-           unescape_segment(front, &call->id, fault) &&
+    struct slice path = front->request.path;
+    return (!memchr(path.at, '%', path.len) || (unescape_segment(front, &call->topic, fault) &&
+                                                unescape_segment(front, &call->id, fault))) &&
            http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
                             fault) &&
            check_no_body(front, match->route, fault);

@@ -1,5 +1,6 @@
 #include "http/exchange.h"
 
+#include "base/buffer_put.h"
 #include "base/json_write.h"
 #include "http/connection.h"
 #include "http/format.h"
@@ -236,9 +237,9 @@ struct buffer *http_answer_start(struct http_exchange *exchange)
 static void append_line(struct buffer *lines, const char *name, struct slice value)
 {
     buffer_append_text(lines, name);
-    buffer_append(lines, ": ", 2);
+    BUFFER_PUT(lines, ": ");
     buffer_append_slice(lines, value);
-    buffer_append(lines, "\r\n", 2);
+    BUFFER_PUT(lines, "\r\n");
 }
 
 void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value)
@@ -260,6 +261,8 @@ static bool answer_is_too_much(const struct http_exchange *exchange)
            exchange->route->method == HTTP_METHOD_GET &&
            !http_budget_has(exchange->front, exchange->front->body.len);
 }
+
+const char http_json_type[] = "application/json";
 
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
@@ -320,7 +323,7 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
         return;
     }
     buffer_append_byte(&exchange->front->body, '\n');
-    http_answer_end(exchange, status, "application/json");
+    http_answer_end(exchange, status, http_json_type);
 }
 
 /* Ends a problem. If the server is temporarily unable, adds when to try again. */

@@ -119,6 +119,8 @@ void http_answer_field(struct http_exchange *exchange, const char *name, struct 
 /* Adds a field that follows the body. HTTP/1.1 leaves it out. */
 void http_answer_trailer(struct http_exchange *exchange, const char *name, struct slice value);
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
+/* The type of most answers. Its address is recognized, so give this one. */
+extern const char http_json_type[];
 /* Ends an answer in JSON with a newline, so that a terminal shows its prompt on a new line. */
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);

@@ -71,6 +71,33 @@ void http_shared_add_part(struct http_shared *shared, const struct http_part *pa
         }
 }
 
+/* Returns whether a path may match both patterns. A segment with a {word} matches any other. */
+static bool patterns_meet(const char *one, const char *other)
+{
+    for (;;) {
+        size_t len = strcspn(one, "/"), other_len = strcspn(other, "/");
+        bool has_word = memchr(one, '{', len) || memchr(other, '{', other_len);
+        if (!has_word && (len != other_len || memcmp(one, other, len) != 0))
+            return false;
+        one += len;
+        other += other_len;
+        if (!*one || !*other)
+            return *one == *other;
+        one++;
+        other++;
+    }
+}
+
+/* Returns whether no earlier route matches a path of this one. */
+static bool route_is_alone(const struct http_shared *shared, const struct http_route *route)
+{
+    for (uint32_t i = 0; i < shared->route_count; i++)
+        if (shared->routes[i].method == route->method &&
+            patterns_meet(shared->routes[i].pattern, route->pattern))
+            return false;
+    return true;
+}
+
 void http_shared_add_routes(struct http_shared *shared, const struct http_route *rows,
                             const void *about)
 {
@@ -80,6 +107,7 @@ void http_shared_add_routes(struct http_shared *shared, const struct http_route 
         assert(rows->scope != ACCESS_ADMIN || rows->audit);
         *route = *rows;
         route->head_bytes = (uint8_t)strcspn(rows->pattern, "{");
+        route->is_alone = route_is_alone(shared, route);
         route->about = about;
         shared->route_count++;
     }

@@ -9,6 +9,7 @@
 #include "http/stream.h"
 #include "http/unsent.h"
 
+#include "base/buffer_put.h"
 #include "base/timestamp.h"
 
 #include <assert.h>
@@ -233,6 +234,24 @@ static void http1_proceed(struct http_exchange *exchange)
     finish_answer(exchange);
 }
 
+/* Writes the start of the head of an answer with JSON, up to its length. It is the same for all such answers with this
+ * status in a second. */
+static void write_json_head(struct http_front *front, struct buffer *out, uint16_t status)
+{
+    struct http_json_head *head = &front->json_head;
+    const char *date = http_front_date(front);
+    if (head->status != status || head->date_s != front->date_s) {
+        int len = snprintf(head->text, sizeof head->text,
+                           "%s%s\r\nContent-Type: %s\r\nContent-Length: ", http_status_line(status),
+                           date, http_json_type);
+        assert(len > 0 && (size_t)len < sizeof head->text);
+        head->status = status;
+        head->date_s = front->date_s;
+        head->bytes = (size_t)len;
+    }
+    buffer_append(out, head->text, head->bytes);
+}
+
 static void write_head_start(const struct http_exchange *exchange, struct buffer *out,
                              uint16_t status, const char *content_type)
 {
@@ -256,8 +275,9 @@ static void write_test_clock(const struct http_clock_hooks *hooks, struct buffer
 static void write_head_end(const struct http_exchange *exchange, struct buffer *out, bool closes)
 {
     const struct http_front *front = exchange->front;
-    buffer_append(out, "\r\n", 2);
-    buffer_append_slice(out, buffer_slice(&front->fields));
+    BUFFER_PUT(out, "\r\n");
+    if (front->fields.len)
+        buffer_append_slice(out, buffer_slice(&front->fields));
     if (front->shared->clock)
         write_test_clock(front->shared->clock, out);
     if (front->options.cors_origins)
@@ -266,7 +286,7 @@ static void write_head_end(const struct http_exchange *exchange, struct buffer *
         buffer_append_text(out, "Connection: close\r\n");
     else if (exchange->is_http_1_0)
         buffer_append_text(out, "Connection: keep-alive\r\n");
-    buffer_append(out, "\r\n", 2);
+    BUFFER_PUT(out, "\r\n");
 }
 
 static void http1_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
@@ -274,11 +294,15 @@ static void http1_answer(struct http_exchange *exchange, uint16_t status, const 
     struct http_front *front = exchange->front;
     bool closes = exchange->connection->is_closing && !exchange->next;
     struct buffer *out = answer_buffer(exchange);
-    write_head_start(exchange, out, status, content_type);
-    if (content_type) {
-        buffer_append_text(out, "\r\nContent-Length: ");
-        buffer_append_u64(out, front->body.len);
+    if (content_type == http_json_type) {
+        write_json_head(front, out, status);
+    } else {
+        write_head_start(exchange, out, status, content_type);
+        if (content_type)
+            BUFFER_PUT(out, "\r\nContent-Length: ");
     }
+    if (content_type)
+        buffer_append_u64(out, front->body.len);
     write_head_end(exchange, out, closes);
     if (!exchange->is_head && content_type)
         buffer_append_slice(out, buffer_slice(&front->body));

@@ -218,20 +218,25 @@ static struct job_limit range_of(const struct option *option)
                : (struct job_limit){option->name, option->min, option->max, option->values};
 }
 
-/* Returns the option of that name. Several have the name `wait`, `limit`, `members` or `order`, at most one of them in each call. */
+static bool has_name(const struct option *option, struct slice name)
+{
+    return option->name_len == name.len && option->name[0] == name.at[0] &&
+           memcmp(option->name, name.at, name.len) == 0;
+}
+
+/* Returns the option of that name, found among the few allowed ones first. Several have the name `wait`, `limit`, `members` or `order`, at most one of them in each call. */
 static const struct option *find_option(http_options allowed, struct slice name)
 {
-    const struct option *first = NULL;
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        if (options[i].name_len != name.len || options[i].name[0] != name.at[0] ||
-            memcmp(options[i].name, name.at, name.len) != 0)
-            continue;
-        if (allowed & OPTION_BIT(i))
+    for (size_t half = 0; half < 2; half++)
+        for (uint64_t left = (uint64_t)(allowed >> 64 * half); left; left &= left - 1) {
+            size_t i = 64 * half + (size_t)__builtin_ctzll(left);
+            if (i < OPTION_COUNT && has_name(&options[i], name))
+                return &options[i];
+        }
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (has_name(&options[i], name))
             return &options[i];
-        if (!first)
-            first = &options[i];
-    }
-    return first;
+    return NULL;
 }
 
 bool http_option_is_allowed(http_options allowed, struct slice name)
@@ -490,11 +495,11 @@ static bool set_option(const struct option *option, struct http_fields *fields,
     return true;
 }
 
-static bool set_named_option(struct http_fields *fields, struct http_query *values,
-                             http_options allowed, struct slice name, struct slice value,
-                             struct http_fault *fault)
+/* Sets the option, which has this name, or is NULL. */
+static bool set_named_option(const struct option *option, struct http_fields *fields,
+                             struct http_query *values, http_options allowed, struct slice name,
+                             struct slice value, struct http_fault *fault)
 {
-    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
@@ -639,11 +644,11 @@ static bool parse_pair(struct slice pair, http_options allowed, struct http_quer
     struct slice name, value = {0};
     if (!decode_text(slice_make(pair.at, name_len), false, scratch, &name, fault))
         return false;
-    if (equals &&
-        !decode_value(find_option(allowed, name), slice_make(equals + 1, pair.len - name_len - 1),
-                      scratch, &value, fault))
+    const struct option *option = find_option(allowed, name);
+    if (equals && !decode_value(option, slice_make(equals + 1, pair.len - name_len - 1), scratch,
+                                &value, fault))
         return false;
-    return set_named_option(&out->fields, out, allowed, name, value, fault);
+    return set_named_option(option, &out->fields, out, allowed, name, value, fault);
 }
 
 static bool parse_text(struct slice query, http_options allowed, struct http_query *out,
@@ -701,7 +706,8 @@ static bool parse_headers(const struct http_request *request, http_options allow
                                   http_quotable(header->name, 80));
         name = lower_name(name, is_meta ? '-' : '_', lower);
         if (is_meta ? !add_header_meta(out, name, header->value, fault)
-                    : !set_named_option(&out->fields, out, allowed, name, header->value, fault))
+                    : !set_named_option(find_option(allowed, name), &out->fields, out, allowed,
+                                        name, header->value, fault))
             return false;
     }
     return true;

@@ -443,9 +443,9 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
     enum llhttp_errno error = execute_llhttp(parser, head, 0, framing);
     /* llhttp has a fixed list of methods, including ones of RTSP and ICE. An unknown method is
      * treated as one that no path has, so that the answer lists the methods of the path. */
-    const char *blank = memchr(head.at, ' ', head.len);
     bool is_method = error == HPE_INVALID_METHOD || error == HPE_INVALID_CONSTANT;
-    if (!is_method || !blank || reading->request->header_count)
+    const char *blank = is_method ? memchr(head.at, ' ', head.len) : NULL;
+    if (!blank || reading->request->header_count)
         return error;
     reading->target = (struct slice){0};
     llhttp_init(parser, HTTP_REQUEST, &settings);
@@ -649,12 +649,12 @@ static bool refuse_framing(struct http_fault *fault, const char *what)
     return http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "%s", what);
 }
 
-/* Checks the version, which is the last word of the line. */
-static bool check_version(struct slice line, struct http_fault *fault)
+/* Checks the version, which is the last word of the line, with the blank before it. */
+static bool check_version(struct slice line, const char *word, struct http_fault *fault)
 {
     static const char spoken[] = " HTTP/1.";
     enum { SPOKEN_BYTES = sizeof spoken - 1 };
-    const char *last = line.at + line.len - 1, *word = memrchr(line.at, ' ', line.len);
+    const char *last = line.at + line.len - 1;
     if (last - word == SPOKEN_BYTES && memcmp(word, spoken, SPOKEN_BYTES) == 0 &&
         (*last == '0' || *last == '1'))
         return true;
@@ -680,12 +680,13 @@ static size_t printable_words(struct slice text)
     return i;
 }
 
-/* Returns whether the text has exactly two blanks. */
-static bool has_two_blanks(struct slice text)
+/* Returns the second blank of a text that has exactly two, else NULL. The first one is not before `from`. */
+static const char *find_second_blank(struct slice text, size_t from)
 {
-    const char *first = memchr(text.at, ' ', text.len), *end = text.at + text.len;
+    const char *end = text.at + text.len;
+    const char *first = memchr(text.at + from, ' ', text.len - from);
     const char *second = first ? memchr(first + 1, ' ', (size_t)(end - first - 1)) : NULL;
-    return second && !memchr(second + 1, ' ', (size_t)(end - second - 1));
+    return second && !memchr(second + 1, ' ', (size_t)(end - second - 1)) ? second : NULL;
 }
 
 /* Checks a request line: METHOD SP target SP version, printable ASCII. */
@@ -698,11 +699,12 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
                                   "the request line contains a byte that is not printable ASCII");
     while (method_bytes < line.len && is_token(line.at[method_bytes]))
         method_bytes++;
-    if (!has_two_blanks(line))
+    const char *second_blank = find_second_blank(line, method_bytes);
+    if (!second_blank)
         return refuse_framing(fault, "the request line must be METHOD TARGET VERSION");
     if (method_bytes == 0 || line.at[method_bytes] != ' ')
         return refuse_framing(fault, "the method is not a word of letters");
-    return check_version(line, fault);
+    return check_version(line, second_blank, fault);
 }
 
 /* Bytes allowed in a field value: no control bytes except tab. */

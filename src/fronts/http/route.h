@@ -75,10 +75,11 @@ struct http_route {
     enum http_answer_kind answer;
     http_options options; /* OPTION_BIT of each option */
     bool takes_meta;
-    bool ignores_query;  /* a page, whose script reads the query */
-    bool takes_frames;   /* the handler runs before the body arrives (http2_call.h) */
-    uint8_t head_bytes;  /* of the pattern before its first word; set by http_shared_add_part */
-    uint8_t verb;        /* distinguishes calls of one handler; defined by the handler */
+    bool ignores_query; /* a page, whose script reads the query */
+    bool takes_frames;  /* the handler runs before the body arrives (http2_call.h) */
+    bool is_alone;      /* no earlier row matches a path of this one; set by http_shared_add_part */
+    uint8_t head_bytes; /* of the pattern before its first word; set by http_shared_add_part */
+    uint8_t verb;       /* distinguishes calls of one handler; defined by the handler */
     const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
     const char *name;    /* name in metrics */
     const char *audit;   /* name in the audit; NULL: not recorded */

@@ -34,6 +34,7 @@ enum {
     HTTP_CLASSES = 4,   /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
+    HTTP_RECENT_ROUTES = 4, /* routes that a front tries first */
     HTTP_FRONTS_MAX = 256
 };
 
@@ -77,6 +78,14 @@ struct http_listener {
     _Atomic uint64_t accepted, ungreeted, open;
 };
 
+/* The start of the head of the latest answer with JSON. */
+struct http_json_head {
+    uint16_t status;
+    int64_t date_s;
+    size_t bytes;
+    char text[160];
+};
+
 struct http_front {
     struct reactor *reactor;
     struct queue *queue;
@@ -111,6 +120,7 @@ struct http_front {
     int64_t date_s;
     bool has_date; /* `date` is valid for this iteration */
     char date[32];
+    struct http_json_head json_head;
     bool is_draining, is_ending;
     int64_t polite_ms; /* draining: how long an idle connection may still send a request */
     void (*drained)(void *ctx);
@@ -123,9 +133,10 @@ struct http_front {
     uint32_t handshake_count; /* handshake steps in this iteration */
     struct list put_off;      /* connections whose handshake waits, see connection.c */
     struct list sated;        /* connections that have read their share of this iteration */
-    uint32_t iteration_requests;            /* requests begun in this iteration */
-    uint32_t iteration_heavy;               /* expensive ones among them, see dispatch.c */
-    const struct http_route *literal_route; /* the latest one that matches a single path */
+    uint32_t iteration_requests; /* requests begun in this iteration */
+    uint32_t iteration_heavy;    /* expensive ones among them, see dispatch.c */
+    const struct http_route *recent_routes[HTTP_RECENT_ROUTES]; /* only ones that are alone */
+    uint32_t routes_found;                                      /* not among them, and added */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, trailers, arena;

@@ -517,6 +517,8 @@ static bool share_has_ended(struct shard *shard, const struct reactor_share *sha
 
 void admission_step(struct shard *shard)
 {
+    if (list_is_empty(&shard->parked) && list_is_empty(&shard->held))
+        return;
     struct reactor_share share = reactor_share_begin();
     while (!list_is_empty(&shard->parked)) {
         if (!parked_admit(shard, list_entry(shard->parked.next, struct parked, list)))

@@ -14,7 +14,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { READ_BYTES = 128 * 1024 }; /* of records, in one iteration of the loop */
+enum {
+    READ_BYTES = 128 * 1024, /* of records, in one iteration of the loop */
+    FEW_BYTES = 1024         /* of records for which no separate memory is allocated */
+};
 
 struct job_reply {
     struct work work;
@@ -24,14 +27,19 @@ struct job_reply {
     bool has_pending;    /* some of them are left for the librarian */
     bool holds_log; /* log files that have records are not dropped before all of them were tried */
     struct depot_view *view; /* for records in runs; NULL: no records in runs */
-    size_t *offsets;         /* of each record in `bytes`, or a mark */
-    struct buffer bytes;
+    struct buffer bytes;     /* if `has_few`, its memory is a part of this one */
+    bool has_few;
     struct buffer scratch;
     struct job_reply_options options;
-    char cursor[QUEUE_CURSOR_BYTES_MAX];
     size_t cursor_bytes;
     struct queue_reply_to reply_to;
+    size_t offsets[]; /* of each record in `bytes`, or a mark; then the cursor, then few bytes */
 };
+
+static char *cursor_of(struct job_reply *job_reply)
+{
+    return (char *)(job_reply->offsets + job_reply->count);
+}
 
 static void views_free(struct engine_view *views, size_t count)
 {
@@ -42,9 +50,9 @@ static void views_free(struct engine_view *views, size_t count)
 
 static void job_reply_free(struct job_reply *job_reply)
 {
-    buffer_fini(&job_reply->bytes);
+    if (!job_reply->has_few)
+        buffer_fini(&job_reply->bytes);
     buffer_fini(&job_reply->scratch);
-    free(job_reply->offsets);
     views_free(job_reply->views, job_reply->count);
     if (job_reply->view)
         depot_let_go(job_reply->view);
@@ -200,7 +208,8 @@ static void job_reply_send(struct job_reply *job_reply)
     struct queue_reply reply = {.status = QUEUE_OK,
                                 .has_next = job_reply->options.has_next,
                                 .next = job_reply->options.next,
-                                .cursor = slice_make(job_reply->cursor, job_reply->cursor_bytes)};
+                                .cursor =
+                                    slice_make(cursor_of(job_reply), job_reply->cursor_bytes)};
     if (job_reply->count > FEW) {
         jobs = malloc(job_reply->count * sizeof *jobs);
         leases = malloc(job_reply->count * sizeof *leases);
@@ -300,15 +309,20 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
         completion_status_soon(shard, QUEUE_OK, reply_to);
         return;
     }
-    struct job_reply *job_reply = calloc(1, sizeof *job_reply);
-    size_t *offsets = malloc(count * sizeof *offsets);
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += views[i].place.bytes;
+    size_t few_bytes = bytes <= FEW_BYTES ? bytes : 0;
+    struct job_reply *job_reply =
+        malloc(sizeof *job_reply + count * sizeof job_reply->offsets[0] + cursor.len + few_bytes);
+    if (job_reply)
+        memset(job_reply, 0, sizeof *job_reply);
     if (job_reply && any_in_run(views, count))
         job_reply->view = depot_hold(shard->depot);
-    if (!job_reply || !offsets || (!job_reply->view && any_in_run(views, count))) {
+    if (!job_reply || (!job_reply->view && any_in_run(views, count))) {
         if (job_reply && job_reply->view)
             depot_let_go(job_reply->view);
         free(job_reply);
-        free(offsets);
         views_free(views, count);
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return;
@@ -316,16 +330,17 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
     job_reply->shard = shard;
     job_reply->views = views;
     job_reply->count = count;
-    job_reply->offsets = offsets;
     job_reply->options = options;
     job_reply->reply_to = reply_to;
     job_reply->cursor_bytes = cursor.len;
     if (cursor.len)
-        memcpy(job_reply->cursor, cursor.at, cursor.len);
-    buffer_init(&job_reply->bytes, SIZE_MAX / 2);
+        memcpy(cursor_of(job_reply), cursor.at, cursor.len);
+    buffer_init(&job_reply->bytes, few_bytes ? few_bytes : SIZE_MAX / 2);
     buffer_init(&job_reply->scratch, SIZE_MAX / 2);
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += views[i].place.bytes;
+    job_reply->has_few = few_bytes > 0;
+    if (few_bytes) {
+        job_reply->bytes.at = cursor_of(job_reply) + cursor.len;
+        job_reply->bytes.cap = few_bytes;
+    }
     job_reply_schedule(job_reply, bytes);
 }

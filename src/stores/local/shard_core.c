@@ -165,15 +165,28 @@ static void completions_fail(struct shard *shard, uint64_t durable, uint64_t unt
     }
 }
 
+/* The share of an iteration for replies. It begins with the first one. Most are small, so the clock is read after
+ * the first one and then after every fourth one. */
+struct reply_share {
+    struct reactor_share share;
+    uint32_t replies; /* sent, each followed by a check */
+};
+
+static bool reply_share_is_over(struct reply_share *share)
+{
+    if (share->replies++ == 0)
+        share->share = reactor_share_begin();
+    return share->replies % 4 == 0 && reactor_share_is_over(&share->share);
+}
+
 /* Sends the completions of a list, and not those that the callbacks add. Stops at the end of the share. Returns whether
  * there were any. */
-static bool completions_send(struct shard *shard, struct list *from,
-                             const struct reactor_share *share)
+static bool completions_send(struct shard *shard, struct list *from, struct reply_share *share)
 {
     struct list round;
     bool any = false;
     list_take_all(&round, from);
-    while (!list_is_empty(&round) && !(any && reactor_share_is_over(share))) {
+    while (!list_is_empty(&round) && !(any && reply_share_is_over(share))) {
         completion_run(shard, list_entry(round.next, struct completion, list));
         any = true;
     }
@@ -181,13 +194,26 @@ static bool completions_send(struct shard *shard, struct list *from,
     return any;
 }
 
+/* Sends large replies, each of which may take long. */
+static void send_heavy(struct shard *shard)
+{
+    struct list round;
+    if (list_is_empty(&shard->heavy))
+        return;
+    struct reactor_share share = reactor_share_begin();
+    list_take_all(&round, &shard->heavy);
+    do
+        completion_run(shard, list_entry(round.next, struct completion, list));
+    while (!list_is_empty(&round) && !reactor_share_is_over(&share));
+    list_add_all_first(&shard->heavy, &round);
+}
+
 /* Sends the replies that became durable. Stops at the end of the share. Returns whether there were any. */
-static bool completions_send_durable(struct shard *shard, const struct reactor_share *share)
+static bool completions_send_durable(struct shard *shard, struct reply_share *share)
 {
     bool any = false;
     struct completion *first;
-    while ((first = first_waiting(shard, shard->durable)) &&
-           !(any && reactor_share_is_over(share))) {
+    while ((first = first_waiting(shard, shard->durable)) && !(any && reply_share_is_over(share))) {
         completion_run(shard, first);
         any = true;
     }
@@ -327,18 +353,16 @@ bool shard_has_ready(const struct shard *shard)
 void shard_notify_all(struct shard *shard)
 {
     batch_mail_send(shard); /* ahead of the replies to the same changes */
-    struct reactor_share share = reactor_share_begin();
-    (void)completions_send_durable(shard, &share);
-    share = reactor_share_begin();
+    struct reply_share durable = {0}, rounds = {0};
+    (void)completions_send_durable(shard, &durable);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool has_run = events_run(shard);
-        has_run |= completions_send(shard, &shard->soon, &share);
-        has_run |= completions_send_durable(shard, &share);
-        if (!has_run || reactor_share_is_over(&share))
+        has_run |= completions_send(shard, &shard->soon, &rounds);
+        has_run |= completions_send_durable(shard, &rounds);
+        if (!has_run || (rounds.replies && reactor_share_is_over(&rounds.share)))
             break;
     }
-    share = reactor_share_begin();
-    (void)completions_send(shard, &shard->heavy, &share);
+    send_heavy(shard);
 }
 
 /* ---- the log ---- */
