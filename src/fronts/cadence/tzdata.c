@@ -7,7 +7,10 @@
 
 #include <stdlib.h>
 
-enum { PAGE = 100 };
+enum {
+    PAGE = 100,
+    LATE_MS = 1000 /* a schedule that is handled later than this has missed a step of the clock */
+};
 
 struct tzdata {
     struct queue *queue;
@@ -18,13 +21,16 @@ struct tzdata {
     uint64_t changed;     /* schedules that this scan has found */
     int64_t look_ms;      /* of the alarm; 0: no alarm is set */
     bool is_scanning, is_stopping;
-    bool is_outdated; /* a scan is needed */
+    bool is_outdated;   /* a scan is needed */
+    bool is_probe;      /* the scan only reads the next schedule */
+    bool has_schedules; /* as far as this server knows */
 };
 
 static void scan_page(struct tzdata *tzdata);
+static void scan_begin(struct tzdata *tzdata);
 
 /* Sets the alarm, unless it is set earlier. */
-void tzdata_note(struct tzdata *tzdata)
+static void look_later(struct tzdata *tzdata)
 {
     bool is_busy = tzdata->is_outdated || !zones_is_empty(tzdata->zones);
     int64_t look_ms = clock_inner_ms() + (is_busy ? TZDATA_LOOK_MS : TZDATA_IDLE_MS);
@@ -34,16 +40,31 @@ void tzdata_note(struct tzdata *tzdata)
     deadline_set(tzdata->alarm, look_ms);
 }
 
+void tzdata_note(struct tzdata *tzdata)
+{
+    tzdata->has_schedules = true;
+    look_later(tzdata);
+}
+
 static void scan_end(struct tzdata *tzdata)
 {
     tzdata->is_scanning = false;
     if (tzdata->changed)
-        log_event(LOG_INFO, "time zones changed, schedules are decided again",
+        log_event(LOG_INFO, "time zones or the clock changed, schedules are decided again",
                   LOG_NUMBER("schedules", (int64_t)tzdata->changed));
-    tzdata_note(tzdata);
+    look_later(tzdata);
 }
 
-/* Returns whether the next fire of a schedule was found with another file of its zone. */
+/* Returns whether a schedule would be handled after its next fire: on shared stores a job keeps its delay if the clock
+ * steps. */
+static bool scan_is_late(const struct job *job, const struct stored *stored)
+{
+    int64_t next_ms = stored->state.next_ms;
+    return job->state == JOB_DELAYED && next_ms && !stored->state.retry_ms &&
+           job->due_ms > next_ms + spec_jitter(&stored->spec, job->id, next_ms) + LATE_MS;
+}
+
+/* Returns whether the next fire of a schedule was found with another file of its zone, or another clock. */
 static bool scan_is_outdated(struct tzdata *tzdata, const struct job *job)
 {
     struct stored *stored = stored_new();
@@ -52,7 +73,7 @@ static bool scan_is_outdated(struct tzdata *tzdata, const struct job *job)
     bool is_outdated = stored && stored_read(stored, job->id, job->body, tzdata->hooks) &&
                        !zones_are_older(tzdata->zones, &stored->state) &&
                        zones_find(tzdata->zones, stored->spec.zone, &zone, error) &&
-                       zones_differ(zone, &stored->state);
+                       (zones_differ(zone, &stored->state) || scan_is_late(job, stored));
     stored_free(stored);
     return is_outdated;
 }
@@ -80,9 +101,19 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     size_t count = 0;
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        tzdata->is_outdated = true; /* the next look scans again */
-        tzdata->is_scanning = false;
-        tzdata_note(tzdata);
+        tzdata->is_outdated = tzdata->is_outdated || !tzdata->is_probe; /* the next look scans again */
+        tzdata->is_scanning = tzdata->is_probe = false;
+        look_later(tzdata);
+        return;
+    }
+    tzdata->has_schedules = tzdata->has_schedules || reply->job_count;
+    if (tzdata->is_probe) {
+        bool is_late = reply->job_count && scan_is_outdated(tzdata, &reply->jobs[0].job);
+        tzdata->is_probe = false;
+        if (is_late && !tzdata->is_stopping)
+            scan_begin(tzdata);
+        else
+            scan_end(tzdata);
         return;
     }
     buffer_clear(&tzdata->cursor);
@@ -104,7 +135,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
 static void scan_page(struct tzdata *tzdata)
 {
     const struct queue_list list = {.topic = slice_of(SCHEDULES_TOPIC),
-                                    .limit = PAGE,
+                                    .limit = tzdata->is_probe ? 1 : PAGE,
                                     .cursor = buffer_slice(&tzdata->cursor),
                                     .with_body = true};
     queue_list(tzdata->queue, &list, (struct queue_reply_to){.done = on_listed, .owner = tzdata});
@@ -127,10 +158,14 @@ static void on_alarm(void *ctx)
         return;
     bool has_changed = zones_look(tzdata->zones);
     tzdata->is_outdated = tzdata->is_outdated || has_changed;
-    if (tzdata->is_outdated && !tzdata->is_scanning)
+    if (tzdata->is_outdated && !tzdata->is_scanning) {
         scan_begin(tzdata);
-    else
-        tzdata_note(tzdata);
+    } else if (tzdata->has_schedules && !tzdata->is_scanning) {
+        tzdata->is_probe = true;
+        scan_begin(tzdata);
+    } else {
+        look_later(tzdata);
+    }
 }
 
 /* ---- life ---- */

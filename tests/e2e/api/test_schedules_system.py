@@ -23,6 +23,7 @@ from fake_clock import FakeClock, fake_time_library
 from mariadb import MariadbServer
 from mysql import MysqlServer
 from postgres import PostgresServer
+from redis_servers import RedisServer
 from server import eventually
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "schedule"))
@@ -381,3 +382,27 @@ def test_steps_of_the_clock_neither_lose_nor_double_a_fire(start_server, tmp_pat
     for name, step in every.items():
         have = times(name)
         assert have == list(range(have[0], have[-1] + 1, step)), (name, steps)
+
+
+@pytest.mark.thorough("waits for the check of the clock, 5 s")
+@pytest.mark.parametrize("kind", [RedisServer, PostgresServer])
+def test_a_schedule_continues_after_the_clock_of_its_store_was_set_back_and_forward(start_server, kind):
+    """A job on a shared store keeps its delay. So a schedule that was handled while the clock was an hour behind would come an hour late."""
+    library = fake_time_library(readable_directory())
+    clock = FakeClock(library.parent / "store.clock")
+    with kind(env={name: value for name, value in clock.env(library).items() if name != "ASAN_OPTIONS"}) as store:
+        client, found = start_server("--store", store.url, *(["--migrate"] if kind is PostgresServer else [])).client(), []
+        client.good("PUT", "/v1/schedules/s", json.dumps({"topic": "fires", "every": "1s", "zone": "Europe/Berlin", "missed": "all", "grace": "10h"}).encode())
+
+        def last():
+            drain(client, found)
+            return max((epoch(job.split("@")[1]) for job in found), default=0)
+
+        eventually(last, 20)
+        clock.step(-3600 * 1000)
+        time.sleep(3)
+        clock.step(3600 * 1000)
+        end = time.time()
+        eventually(lambda: last() > end, 60)
+        times = sorted(epoch(job.split("@")[1]) for job in found)
+        assert times == list(range(times[0], times[-1] + 1))
