@@ -101,7 +101,8 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     size_t count = 0;
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        tzdata->is_outdated = tzdata->is_outdated || !tzdata->is_probe; /* the next look scans again */
+        tzdata->is_outdated =
+            tzdata->is_outdated || !tzdata->is_probe; /* the next look scans again */
         tzdata->is_scanning = tzdata->is_probe = false;
         look_later(tzdata);
         return;
