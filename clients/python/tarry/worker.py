@@ -117,14 +117,14 @@ class Worker:
         self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
         lock = threading.RLock()
         self._changed = threading.Condition(lock)  # slots and the worker's state, for taking and stopping
-        self._begins = threading.Condition(lock)  # for handlers: one of them is woken for a job, not all
+        self._begins = threading.Condition(lock)  # for idle handlers
         self._answerable = threading.Condition(lock)
         self._beating = threading.Condition(lock)
         self._held: set[_Held] = set()
         self._waiting: collections.deque[_Held] = collections.deque()  # taken, not begun
         self._answers: list[_Held] = []
-        self._running = 0
-        self._stopping = self._over = self._taking = False
+        self._running = self._idle = 0
+        self._stopping = self._over = self._taking = self._waking = False
         self._grace = 30.0
         self._cut = Cut()
         self._failure: Exception | None = None
@@ -242,7 +242,7 @@ class Worker:
                 self._loop.call_soon_threadsafe(self._begin_task, one)
         if self._loop is None:
             with self._changed:
-                self._begins.notify(len(held))
+                self._wake_one()
 
     def _wind_up(self) -> None:
         """No take any more: gives back what was not begun, waits for handlers and for answers."""
@@ -265,13 +265,25 @@ class Worker:
 
     def _next(self) -> _Held | None:
         with self._changed:
-            self._begins.wait_for(lambda: self._waiting or self._over)
+            while not self._waiting and not self._over:
+                self._idle += 1
+                self._begins.wait()
+                self._idle -= 1
+                self._waking = False
             if not self._waiting:
                 return None
             one = self._waiting.popleft()
             one.is_begun = True
             self._running += 1
+            self._wake_one()
             return one
+
+    def _wake_one(self) -> None:
+        """Wakes an idle thread if a job waits. One at a time, which wakes the next if there is still a job: quick threads take the jobs of several, and the
+        others would wake for nothing and delay those that work."""
+        if not self._waking and self._idle and self._waiting:
+            self._waking = True
+            self._begins.notify()
 
     def _work(self) -> None:
         while one := self._next():

@@ -161,6 +161,31 @@ def test_the_heartbeat_goes_on_after_a_lease_that_ended_before_its_ack_was_answe
     assert not beating.is_alive()
 
 
+def test_quick_jobs_wake_one_idle_thread_at_a_time():
+    """A hundred that wake for nothing cost more than the jobs."""
+    worker = Worker(tarry.Client("http://127.0.0.1:1"), "t", lambda job: None, concurrency=100, log=False)
+    wakes = []
+    worker._begins.notify = lambda: wakes.append(1)
+    worker._idle = 99  # this one is not asleep
+    worker._begin([tarry.Job("t", str(n)) for n in range(100)])
+    assert {worker._next().job.id for _ in range(100)} == {str(n) for n in range(100)}
+    assert len(wakes) == 1, "the first one is on its way"
+
+
+def test_a_thread_that_wakes_wakes_the_next_one_if_jobs_wait():
+    worker = Worker(tarry.Client("http://127.0.0.1:1"), "t", lambda job: None, concurrency=20, log=False)
+    begun = []
+    threads = [threading.Thread(target=lambda: begun.append(worker._next().job.id)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    while worker._idle < 20:
+        time.sleep(0.001)
+    worker._begin([tarry.Job("t", str(n)) for n in range(20)])
+    for thread in threads:
+        thread.join(60)
+    assert sorted(begun, key=int) == [str(n) for n in range(20)]
+
+
 @pytest.mark.parametrize("host, name", [("shop-1", "shop-1:77"), ("sh op\né", "shop:77"), ("h" * 80, "h" * 61 + ":77"), ("", ":77")])
 def test_a_consumer_is_host_and_process_in_64_characters(host, name):
     assert consumer_name(host, 77) == name and len(name) <= 64

@@ -103,16 +103,23 @@ class ClientTest < Minitest::Test
     assert thread.join(10)
   end
 
-  def test_a_worker_takes_ahead_what_it_begins_within_a_moment
+  def ahead(begun, seconds, are_left:)
     worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", concurrency: 10, logger: nil) { nil }
-    ahead = [[100_000, 100], [300, 100], [500, -10]].map do |begun, seconds|
-      worker.instance_variable_set(:@begun, begun)
-      worker.instance_variable_set(:@planned_at, Process.clock_gettime(Process::CLOCK_MONOTONIC) - seconds)
-      worker.send(:plan_ahead)
-      worker.instance_variable_get(:@ahead)
-    end
-    assert_in_delta 50, ahead[0], 10
-    assert_equal [0, 500], ahead[1..]
+    worker.instance_variable_set(:@begun, begun)
+    worker.instance_variable_set(:@planned_at, Process.clock_gettime(Process::CLOCK_MONOTONIC) - seconds)
+    worker.send(:plan_ahead, are_left: are_left)
+    worker.instance_variable_get(:@ahead)
+  end
+
+  def test_a_worker_takes_ahead_what_it_begins_within_a_moment
+    assert_in_delta 50, ahead(100_000, 100, are_left: false), 10
+    assert_equal [0, 500], [ahead(300, 100, are_left: false), ahead(500, -10, are_left: false)]
+  end
+
+  def test_a_worker_takes_ahead_the_work_of_two_takes_if_jobs_are_left
+    assert_in_delta 250, ahead(100_000, 100, are_left: true), 50
+    assert_equal [0, 500], [ahead(300, 100, are_left: true), ahead(500, -10, are_left: true)]
+    assert_equal 0, ahead(0, 0.1, are_left: true)
   end
 
   def test_a_job_that_no_thread_begins_is_given_back
@@ -131,5 +138,28 @@ class ClientTest < Minitest::Test
     lost, held = worker.instance_variable_get(:@waiting).dup
     worker.send(:finish, [[lost, :lost]])
     assert_same held, worker.send(:next_job)
+  end
+
+  # Each thread that wakes takes its turn at the lock: a hundred that woke for nothing stopped a worker for seconds on a busy machine.
+  def test_quick_jobs_wake_one_idle_thread_at_a_time
+    worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", concurrency: 100, logger: nil) { nil }
+    begins, wakes = worker.instance_variable_get(:@begins), 0
+    begins.define_singleton_method(:signal) { wakes += 1 }
+    worker.instance_variable_set(:@idle, 99) # this one is not asleep
+    worker.send(:begin_jobs, Array.new(100) { Tarry::Job.allocate })
+    100.times { worker.send(:next_job) }
+    assert_equal 1, wakes
+    worker.send(:begin_jobs, [Tarry::Job.allocate])
+    assert_equal 1, wakes, "the first one is on its way"
+  end
+
+  def test_a_thread_that_wakes_wakes_the_next_one_if_jobs_wait
+    worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", concurrency: 100, logger: nil) { nil }
+    begun = Queue.new
+    threads = Array.new(20) { Thread.new { begun << worker.send(:next_job) } }
+    threads.each { |thread| Thread.pass until thread.stop? }
+    worker.send(:begin_jobs, Array.new(20) { Tarry::Job.allocate })
+    assert_equal 20, Array.new(20) { begun.pop }.uniq(&:object_id).size
+    threads.each(&:join)
   end
 end

@@ -175,14 +175,14 @@ module Tarry
       take_encoded(*topics, **options).each { |job| job.decode(codec) }
     end
 
-    # For the worker, which decodes in the threads of its handlers.
+    # For the worker, which decodes in the threads of its handlers. Yields the members of each job, if a block makes the jobs.
     def take_encoded(*topics, max: 1, wait: 0, lease: nil, consumer: nil, cut: nil)
       query = topics.flatten.map { |topic| ["topic", topic] } + [["max", max], ["wait", Format.milliseconds(wait)], %w[body base64]]
       query << ["lease_for", Format.milliseconds(lease)] if lease
       query << ["consumer", consumer] if consumer
       call = Transport::Call.new(method: "POST", path: "/v1/take", query: query, timeout: wait + transport.timeout, once: true)
       answer = cut ? answer_once(call, cut) : transport.perform(call)
-      (answer["jobs"] || []).map { |job| Job.of(job) }
+      (answer["jobs"] || []).map { |job| block_given? ? yield(job) : Job.of(job) }
     end
 
     # Acks jobs, or their leases; returns nil for each answer that counts, otherwise the error. A lease that an earlier try may have acked counts.

@@ -18,7 +18,20 @@ module Tarry
   class Job
     MEMBERS = %i[topic id body content_type meta attempt delivery priority state due_at lease lease_until last_error consumer cancel_requested group
                  batch waits_for outcomes outcome finished_at duration progress result result_type].freeze
-    attr_reader(*(MEMBERS - %i[body result]), :codec_error, :stored_as)
+    TIMES = %i[due_at lease_until finished_at].freeze
+    # Members that an answer has as they are here, and their variables.
+    SAME = (MEMBERS - TIMES - %i[body batch duration result]).to_h { |name| [name.to_s, :"@#{name}"] }.freeze
+    private_constant :TIMES, :SAME
+    attr_reader(*(MEMBERS - TIMES - %i[body result]), :codec_error, :stored_as)
+
+    # The times of an answer are read when they are asked for: most handlers need none.
+    TIMES.each do |name|
+      variable = :"@#{name}"
+      define_method(name) do
+        time = instance_variable_get(variable)
+        time.is_a?(String) ? instance_variable_set(variable, Format.time_of(time)) : time
+      end
+    end
 
     def initialize(**members)
       @body, @content_type, @meta, @attempt, @delivery, @priority, @state, @lease = "".b, "application/octet-stream", {}, 0, 0, 100, "leased", ""
@@ -28,13 +41,21 @@ module Tarry
 
     # Reads a job of an answer that was requested with body=base64.
     def self.of(data)
-      same = %i[topic id content_type meta attempt delivery priority state lease last_error consumer cancel_requested group waits_for outcomes outcome progress
-                result_type]
-      times = %i[due_at lease_until finished_at]
-      new(**same.to_h { |name| [name, data[name.to_s]] }, **times.to_h { |name| [name, Format.time_of(data[name.to_s])] },
-          body: data["body_base64"] && Format.bytes_of(data["body_base64"]), duration: data["duration_ms"] && data["duration_ms"] / 1000.0,
-          batch: data["batch"]&.values_at("topic", "id"), result: result_of(data))
+      new.tap { |job| job.send(:read, data) }
     end
+
+    def read(data)
+      data.each do |name, value|
+        variable = SAME[name]
+        instance_variable_set(variable, value) if variable && !value.nil?
+      end
+      @due_at, @lease_until, @finished_at = data.values_at("due_at", "lease_until", "finished_at")
+      @body = data["body_base64"]&.then { |text| Format.bytes_of(text) } || @body
+      @duration = data["duration_ms"] / 1000.0 if data["duration_ms"]
+      @batch = data["batch"]&.values_at("topic", "id")
+      @result = result_of(data)
+    end
+    private :read
 
     # Returns the body. Raises CodecError if it cannot be decoded.
     def body
@@ -69,13 +90,13 @@ module Tarry
     private :decoded
 
     # Returns the bytes of a result, which an answer has in base64, as text, or as JSON.
-    def self.result_of(data)
+    def result_of(data)
       return Format.bytes_of(data["result_base64"]) if data["result_base64"]
 
       result = data["result"]
       result.nil? || result.is_a?(String) && !data["result_type"].to_s.start_with?("application/json") ? result&.b : JSON.generate(result).b
     end
-    private_class_method :result_of
+    private :result_of
 
     # Returns the body as text.
     def text

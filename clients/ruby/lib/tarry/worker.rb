@@ -6,8 +6,9 @@ require "socket"
 module Tarry
   # A job under its lease, for handlers.
   class Taken < Job
-    def self.of_job(job, client, lease)
-      allocate.tap { |taken| taken.send(:take_over, job, client, lease) }
+    # Reads a job of the answer to a take.
+    def self.of(data, client, lease)
+      super(data).tap { |taken| taken.send(:hold, client, lease) }
     end
 
     # Whether the lease is lost. Another worker may process the job from then on, and the result of the handler is discarded.
@@ -46,8 +47,7 @@ module Tarry
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    def take_over(job, client, lease)
-      job.instance_variables.each { |name| instance_variable_set(name, job.instance_variable_get(name)) }
+    def hold(client, lease)
       @client, @lease_for, @lock, @noticed_now, @noticed, @lost = client, lease, Mutex.new, ConditionVariable.new, false, false
     end
   end
@@ -65,6 +65,7 @@ module Tarry
     LINGER = 0.005 # for answers that come together
     SLOTS_LINGER = 0.001 # for slots that become free together, if a take has filled all
     AHEAD_S = 0.05 # of work that is taken beyond the free slots
+    AHEAD_MAX_S = 0.25 # the same while jobs are left for other workers and a take takes long
     BEATS = 10 # in the time of a lease: nine tenths are left whenever the server goes
     GRACE = 2.0 # that leases have once a server is back
     PAUSE = 0.25 # at most, before an extend or an answer that failed is repeated: soon enough for that grace
@@ -73,7 +74,7 @@ module Tarry
 
     # A job from take to answer.
     Held = Struct.new(:job, :taken_at, :lives_until, :next_beat, :begun, :ended, :answered, :verb, :answer)
-    private_constant :WAIT, :MOMENT, :LINGER, :SLOTS_LINGER, :AHEAD_S, :BEATS, :GRACE, :PAUSE, :LOG_PAUSE, :VERBS, :Held
+    private_constant :WAIT, :MOMENT, :LINGER, :SLOTS_LINGER, :AHEAD_S, :AHEAD_MAX_S, :BEATS, :GRACE, :PAUSE, :LOG_PAUSE, :VERBS, :Held
 
     # Returns HOST:PID, in 64 printable ASCII characters at most.
     def self.consumer_name(host, pid)
@@ -95,9 +96,9 @@ module Tarry
       @client, @topics, @concurrency, @lease, @grace, @logger = client, @handlers.keys, concurrency, lease.to_f, grace, logger
       @consumer = consumer || Worker.consumer_name(Socket.gethostname, Process.pid)
       @on_taken, @on_done, @on_error, @logged_at = on_taken, on_done, on_error, {}
-      @lock, @changed, @begins, @answerable, @beating = Mutex.new, *Array.new(4) { ConditionVariable.new }
-      @held, @waiting, @answers, @running, @begun, @ahead, @planned_at = {}.compare_by_identity, [], [], 0, 0, 0, 0
-      @started = @stopping = @over = @taking = false
+      @lock, @changed, @freed, @begins, @answerable, @beating = Mutex.new, *Array.new(5) { ConditionVariable.new }
+      @held, @waiting, @answers, @running, @idle, @begun, @ahead, @planned_at = {}.compare_by_identity, [], [], 0, 0, 0, 0, 0
+      @started = @stopping = @over = @taking = @waking = false
       @cut = Cut.new
     end
 
@@ -158,7 +159,7 @@ module Tarry
     def begin_to_stop(grace)
       @lock.synchronize do
         @stopping, @grace = true, grace unless @stopping
-        @changed.broadcast
+        [@changed, @freed].each(&:broadcast)
         wait_until(@changed, MOMENT) { !@taking }
       end
       @cut.cut
@@ -187,9 +188,12 @@ module Tarry
       pause = Transport::FIRST_PAUSE
       while (free = free_slots)
         begin
-          jobs = @client.take_encoded(*@topics, max: [free, Client::LEASES_MAX].min, wait: WAIT, lease: @lease, consumer: @consumer, cut: @cut)
+          max = [free, Client::LEASES_MAX].min
+          jobs = @client.take_encoded(*@topics, max: max, wait: WAIT, lease: @lease, consumer: @consumer, cut: @cut) do |data|
+            Taken.of(data, @client, @lease)
+          end
           pause = Transport::FIRST_PAUSE
-          plan_ahead
+          plan_ahead(are_left: jobs.size == max)
           begin_jobs(jobs)
         rescue Error, *Transport::BROKEN => e
           return if @lock.synchronize { @stopping }
@@ -212,8 +216,8 @@ module Tarry
     def free_slots
       @lock.synchronize do
         if free <= 0
-          wait_until(@changed) { @stopping || free.positive? }
-          wait_until(@changed, SLOTS_LINGER) { @stopping || 2 * free >= @concurrency } # otherwise a take would be sent for the first one only
+          wait_until(@freed) { @stopping || free.positive? }
+          wait_until(@freed, SLOTS_LINGER) { @stopping || 2 * free >= @concurrency } # otherwise a take would be sent for the first one only
         end
         @taking = !@stopping
         @taking ? free : nil
@@ -225,25 +229,27 @@ module Tarry
     end
 
     # Sets how many jobs are taken beyond the free slots, by how many were begun since the last take. Quick handlers would otherwise wait for each take.
-    def plan_ahead
+    # `are_left`: more jobs are probably ready. Then it is the work of two takes, so that a slow answer does not stop the handlers.
+    def plan_ahead(are_left:)
       @lock.synchronize do
         at = now
-        @ahead = (@begun * AHEAD_S / [at - @planned_at, AHEAD_S].max).to_i
+        elapsed = at - @planned_at
+        ahead_s = are_left ? (2 * elapsed).clamp(AHEAD_S, AHEAD_MAX_S) : AHEAD_S
+        @ahead = (@begun * ahead_s / [elapsed, AHEAD_S].max).to_i
         @begun, @planned_at = 0, at
       end
     end
 
     def begin_jobs(jobs)
       at = now
-      held = jobs.map { |job| Held.new(Taken.of_job(job, @client, @lease), at, at + @lease, at + @lease / BEATS) }
+      held = jobs.map { |job| Held.new(job, at, at + @lease, at + @lease / BEATS) }
       held.each { |one| @on_taken&.call(one.job) }
       @lock.synchronize do
         held.each do |one|
           @held[one] = true
           @waiting << one
-          @begins.signal
         end
-        @beating.signal
+        wake_one
       end
     end
 
@@ -267,16 +273,33 @@ module Tarry
 
     def next_job
       @lock.synchronize do
-        wait_until(@begins) do
-          @waiting.reject!(&:answered) # their leases are lost
-          (!@waiting.empty? && !@stopping) || @over
+        until job_to_begin? || @over
+          @idle += 1
+          @begins.wait(@lock)
+          @idle -= 1
+          @waking = false
         end
         one = @waiting.shift or return
         one.begun = true
         @begun += 1
         @running += 1
+        wake_one
         one
       end
+    end
+
+    def job_to_begin?
+      @waiting.shift while @waiting.first&.answered # its lease is lost
+      !@waiting.empty? && !@stopping
+    end
+
+    # Wakes an idle thread if a job waits. One at a time, which wakes the next if there is still a job: quick threads take the jobs of several, and each thread
+    # that woke for nothing would take its turn at the lock. With a hundred of them on a busy machine that took seconds for each take.
+    def wake_one
+      return if @waking || @idle.zero? || @waiting.empty?
+
+      @waking = true
+      @begins.signal
     end
 
     def work
@@ -302,8 +325,11 @@ module Tarry
         one.ended = true
         @running -= 1
         settle(one, verb, **answer)
+        @freed.signal if free == 1 || 2 * free >= @concurrency
+        next unless @running.zero?
+
         @changed.broadcast
-        @answerable.signal if @running.zero?
+        @answerable.signal
       end
     end
 
@@ -364,7 +390,10 @@ module Tarry
     def give_back_late(due)
       late, others = due.partition { |one| !one.begun && !one.verb && now - one.taken_at > @lease / 3 }
       late.each { |one| settle(one, "return") }
-      @waiting.reject!(&:verb) unless late.empty?
+      unless late.empty?
+        @waiting.reject!(&:verb)
+        @freed.signal
+      end
       others
     end
 
