@@ -13,7 +13,7 @@
  *   sign = shop whsec_dGFycnktZXhhbXBsZS1rZXktMjQtYnl0     a key of Standard Webhooks; if a name
  *                                         is repeated, all of its keys sign, for rotation
  *   credential = amqp://mq.internal:5672 user password     both percent-encoded as in a URL
- *   credential = https://shop.example token                only http, https, nats, natss
+ *   credential = https://shop.example token                only kinds with +token in targets.txt
  *   command = pager /usr/local/bin/page   a program that alerts may run, by name
  *   ca-file = /etc/ssl/private-ca.pem     trusted in addition to the system's CAs
  *

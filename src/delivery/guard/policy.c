@@ -249,8 +249,12 @@ static bool is_http(const char *origin)
 /* Returns true if a credential of the origin may be a token alone. */
 static bool takes_token(const char *origin)
 {
-    return is_http(origin) || strncmp(origin, "nats://", 7) == 0 ||
-           strncmp(origin, "natss://", 8) == 0;
+    static const char *const schemes[] = {TARGET_TOKEN_SCHEMES};
+    size_t len = strcspn(origin, ":");
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
+        if (strlen(schemes[i]) == len && memcmp(origin, schemes[i], len) == 0)
+            return true;
+    return false;
 }
 
 /* Rejects credentials that HTTP cannot transfer: RFC 6750 section 2.1, RFC 7617 section 2. */
@@ -291,8 +295,8 @@ static int add_credential(const struct line *line)
     if (!is_notified || (count == 2 && !takes_token(origin)))
         return line_refuse(
             line,
-            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and nats also: ORIGIN "
-            "TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
+            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for " TARGET_TOKEN_KINDS
+            " also: ORIGIN TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
     for (const struct policy_credential *other = line->policy->credentials; other;
          other = other->next)
         if (strcmp(other->origin, origin) == 0)
