@@ -1,5 +1,7 @@
 """docs/operations/autoscaling.md and the manifests of KEDA: the requests and queries that an autoscaler makes, and the script, against a server whose clock stands still."""
 
+import datetime
+import gzip
 import json
 import math
 import os
@@ -54,8 +56,17 @@ def server(tmp_path):
     assert server.terminate() == 0
 
 
+def keda_get(url, **headers):
+    """A GET as KEDA makes it: by the client of Go, which offers gzip, with the timeout of its default, 3 s. Only a 200 counts."""
+    request = urllib.request.Request(url, headers={"User-Agent": "Go-http-client/1.1", "Accept-Encoding": "gzip", **headers})
+    with urllib.request.urlopen(request, timeout=3) as answer:
+        assert answer.status == 200
+        body = answer.read()
+        return json.loads(gzip.decompress(body) if answer.headers["Content-Encoding"] == "gzip" else body)
+
+
 def value_at(answer, location):
-    """GJSON, as far as a location uses it: names joined by points."""
+    """GJSON, as far as a location uses it: names joined by points. KEDA accepts a number, or text that is a quantity of Kubernetes."""
     assert re.fullmatch(r"\w+(\.\w+)*", location), "a character with a meaning in GJSON"
     for name in location.split("."):
         answer = answer[name]
@@ -64,16 +75,27 @@ def value_at(answer, location):
 
 
 def asked_by_keda(trigger, token, server):
-    """The number that the scaler `metrics-api` gets: a GET of the URL, with the token of the TriggerAuthentication."""
+    """The number that the scaler `metrics-api` gets: a GET of the URL with its query, with the credentials of the TriggerAuthentication."""
     metadata = trigger["metadata"]
     assert set(metadata) <= {"url", "format", "valueLocation", "targetValue", "activationTargetValue", "unsafeSsl", "authMode"}
-    assert metadata["authMode"] == "bearer" and metadata.get("format", "json") == "json" and float(metadata["targetValue"]) > 0
+    assert metadata.get("format", "json") == "json" and float(metadata["targetValue"]) > 0
+    assert metadata["authMode"] == "bearer", "of the modes apiKey, basic, tls and bearer, the one that the server has for tokens"
     url = urllib.parse.urlsplit(metadata["url"])
     assert (url.scheme, url.netloc) == ("https", "tarry.tarry.svc:8443"), "the service of common.yaml"
     here = urllib.parse.urlunsplit(("http", f"127.0.0.1:{server.port}", url.path, url.query, ""))
-    request = urllib.request.Request(here, headers={"Authorization": f"Bearer {token}"} if token else {})
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return value_at(json.load(answer), metadata["valueLocation"])
+    return value_at(keda_get(here, **({"Authorization": f"Bearer {token}"} if token else {})), metadata["valueLocation"])
+
+
+def asked_of_prometheus(trigger, watch):
+    """The number that the scaler `prometheus` gets: an instant query at the present second. None: the answer is empty, which is an error with
+    ignoreNullValues=false. More than one element is an error."""
+    metadata = trigger["metadata"]
+    assert set(metadata) <= {"serverAddress", "query", "threshold", "activationThreshold", "ignoreNullValues"}
+    assert metadata["ignoreNullValues"] == "false" and float(metadata["threshold"]) > 0
+    moment = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    answer = keda_get(f"http://127.0.0.1:{watch.port}/api/v1/query?query={urllib.parse.quote_plus(metadata['query'])}&time={moment}")
+    assert answer["status"] == "success" and len(answer["data"]["result"]) <= 1
+    return float(answer["data"]["result"][0]["value"][1]) if answer["data"]["result"] else None
 
 
 def test_keda_reads_the_figures_of_its_formula_from_tarry(server, tmp_path):
@@ -90,10 +112,26 @@ def test_keda_reads_the_figures_of_its_formula_from_tarry(server, tmp_path):
         found[trigger["name"]] = asked_by_keda(trigger, token, server)
         with pytest.raises(urllib.error.HTTPError, match="401"):
             asked_by_keda(trigger, None, server)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            asked_by_keda(trigger, token + "x", server)
     assert found == {"ready": READY, "leased": LEASED, "soon": SOON}
     modifiers = spec["advanced"]["scalingModifiers"]
     assert set(modifiers["formula"].split(" + ")) == set(found), "each trigger is in the sum once"
     assert math.ceil(sum(found.values()) / float(modifiers["target"])) == 2
+
+
+def test_a_topic_without_jobs_has_figures_once_it_was_created(server):
+    """KEDA would otherwise take the 404 for a failure, and start the consumers of `fallback`."""
+    [trigger, *_] = scaled_object("keda-metrics-api.yaml")["triggers"]
+    elsewhere = {**trigger, "metadata": {**trigger["metadata"], "url": trigger["metadata"]["url"].replace("orders", "new")}}
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked_by_keda(elsewhere, None, server)
+    [commands] = code("text", "kubectl apply")
+    [command] = [line.split() for line in commands.splitlines() if line.startswith("tarry topic set orders")]
+    subprocess.run([BINARY, "topic", "set", "new", *command[4:]], check=True, capture_output=True, env={**os.environ, "TARRY_URL": server.url})
+    assert asked_by_keda(elsewhere, None, server) == 0
+    server.restart()
+    assert asked_by_keda(elsewhere, None, server) == 0
 
 
 @pytest.mark.thorough("needs Prometheus")
@@ -108,7 +146,10 @@ def test_prometheus_answers_the_queries_of_keda_and_of_the_adapter(server):
     matchers = ",".join(f'{name}="{value}"' for name, value in metric["selector"]["matchLabels"].items())
     watch = Prometheus([server.port]).start()
     try:
-        for query in (trigger["metadata"]["query"], rule["metricsQuery"].replace("<<.LabelMatchers>>", matchers), rule["seriesQuery"] + "{" + matchers + "}"):
+        eventually(lambda: asked_of_prometheus(trigger, watch) == READY + LEASED + SOON, 30)
+        unknown = {**trigger, "metadata": {**trigger["metadata"], "query": trigger["metadata"]["query"].replace("orders", "none")}}
+        assert asked_of_prometheus(unknown, watch) is None
+        for query in (rule["metricsQuery"].replace("<<.LabelMatchers>>", matchers), rule["seriesQuery"] + "{" + matchers + "}"):
             wanted = SOON if query.startswith(rule["seriesQuery"]) else READY + LEASED + SOON
             eventually(lambda query=query, wanted=wanted: [value for _, value in watch.query(query)] == [wanted], 30)
     finally:
