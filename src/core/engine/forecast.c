@@ -15,6 +15,14 @@ void timeline_init(struct timeline *timeline, int64_t from_ms)
     timeline->first = (uint32_t)(from_ms % HOUR_MS / MINUTE_MS);
 }
 
+void timeline_init_soon(struct timeline *timeline, int64_t from_ms)
+{
+    timeline->from_ms = from_ms - from_ms % HOUR_MS;
+    timeline->first = (uint32_t)(from_ms % HOUR_MS / MINUTE_MS);
+    memset(timeline->minutes + timeline->first, 0, FORECAST_SOON * sizeof timeline->minutes[0]);
+    timeline->later = timeline->total = 0;
+}
+
 /* Rounds as a running sum, so that the sum is exact and no minute is off by more than one job. */
 void timeline_spread(struct timeline *timeline, const struct timeline *shape, uint64_t jobs)
 {
@@ -41,6 +49,12 @@ void timeline_show(const struct timeline *timeline, struct queue_forecast *out)
     for (uint32_t i = 0; i < TIMELINE_MINUTES; i++)
         out->hours[i / 60] += timeline->minutes[i];
     out->later = timeline->later;
+}
+
+void timeline_show_soon(const struct timeline *timeline, struct queue_forecast *out)
+{
+    for (uint32_t i = 0; i < FORECAST_SOON; i++)
+        out->minutes[i] = timeline->minutes[timeline->first + i];
 }
 
 /* ---- the forecast of the engine ---- */
@@ -155,8 +169,10 @@ bool engine_soon(struct engine *engine, struct slice name, struct engine_now now
     const struct topic *topic = name.len ? engine_topic_find(engine, name) : NULL;
     if (name.len && !topic)
         return false;
-    if (!topic || pages->top >= FORECAST_OWN_MAX)
+    if (!topic || pages->top >= FORECAST_OWN_MAX) {
+        timeline_init(timeline, timeline->from_ms + (int64_t)timeline->first * MINUTE_MS);
         return engine_forecast(engine, name, now, out);
+    }
     int64_t minute = minute_of_timeline(engine, timeline, now) + timeline->first;
     for (int64_t end = minute + FORECAST_SOON, at = timeline->first; minute < end; minute++, at++)
         timeline->minutes[at] += forecast_pages_jobs(pages, topic->id, (uint64_t)minute);

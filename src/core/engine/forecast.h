@@ -22,6 +22,9 @@ struct timeline {
 
 /* `from_ms` as in struct queue_forecast_call. */
 void timeline_init(struct timeline *timeline, int64_t from_ms);
+/* The same for the first FORECAST_SOON minutes only; the others stay undefined. A week has 10,080 minutes, whose zeros and sums would cost more than the
+ * rest of a call. */
+void timeline_init_soon(struct timeline *timeline, int64_t from_ms);
 /* Adds jobs. Inline, because it is called for each slot that is examined. */
 static inline void timeline_add(struct timeline *timeline, int64_t due_ms, uint64_t jobs)
 {
@@ -37,6 +40,7 @@ static inline void timeline_add(struct timeline *timeline, int64_t due_ms, uint6
 /* Adds jobs in the proportions of `shape`; all in the first minute if that is empty. */
 void timeline_spread(struct timeline *timeline, const struct timeline *shape, uint64_t jobs);
 void timeline_show(const struct timeline *timeline, struct queue_forecast *out);
+void timeline_show_soon(const struct timeline *timeline, struct queue_forecast *out);
 
 /* The result of a forecast by the engine. */
 struct engine_forecast {
@@ -51,7 +55,7 @@ bool engine_forecast(struct engine *engine, struct slice topic, struct engine_no
                      struct engine_forecast *out);
 
 /* The same for the first FORECAST_SOON minutes only; the rest is undefined, so are `cold` and `overdue`. One topic
- * takes two lookups, unless there are so many pages that topics share them. */
+ * takes two lookups after timeline_init_soon, unless there are so many pages that topics share them. */
 bool engine_soon(struct engine *engine, struct slice topic, struct engine_now now,
                  struct engine_forecast *out);
 

@@ -294,9 +294,9 @@ static int add_credential(const struct line *line)
         return line_refuse(line, "bad origin, write SCHEME://HOST:PORT without user and path");
     if (!is_notified || (count == 2 && !takes_token(origin)))
         return line_refuse(
-            line,
-            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for " TARGET_TOKEN_KINDS
-            " also: ORIGIN TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
+            line, "write: credential = SCHEME://HOST:PORT USER PASSWORD, for " TARGET_TOKEN_KINDS
+                  " also: ORIGIN TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, "
+                  "a '%%' as %%25");
     for (const struct policy_credential *other = line->policy->credentials; other;
          other = other->next)
         if (strcmp(other->origin, origin) == 0)

@@ -60,7 +60,10 @@ static void forecast_reply(struct shard *shard, struct slice topic, struct queue
     }
     struct queue_forecast *shown = (struct queue_forecast *)(void *)completion_results(completion);
     *shown = (struct queue_forecast){0};
-    timeline_init(&found->timeline, call.from_ms);
+    if (call.soon)
+        timeline_init_soon(&found->timeline, call.from_ms);
+    else
+        timeline_init(&found->timeline, call.from_ms);
     found->cold = found->overdue = 0;
     found->estimated = false;
     bool is_known = call.soon ? engine_soon(shard->engine, topic, shard_now(shard), found)
@@ -69,14 +72,15 @@ static void forecast_reply(struct shard *shard, struct slice topic, struct queue
         if (call.soon) {
             if (cold)
                 add_cold_soon(&found->timeline, cold);
-        } else if (found->cold) {
-            found->estimated |= !cold || cold->total != found->cold * WHOLE;
-            if (cold)
+            timeline_show_soon(&found->timeline, shown);
+        } else {
+            found->estimated |= found->cold && (!cold || cold->total != found->cold * WHOLE);
+            if (found->cold && cold)
                 timeline_spread(&found->timeline, cold, found->cold);
-            else
+            else if (found->cold)
                 timeline_add(&found->timeline, 0, found->cold);
+            timeline_show(&found->timeline, shown);
         }
-        timeline_show(&found->timeline, shown);
         shown->from_ms = call.from_ms;
         shown->overdue = found->overdue;
         shown->estimated = found->estimated;
