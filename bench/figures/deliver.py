@@ -65,6 +65,9 @@ def deliver_rate(bench):
     """callbacks a second, jobs due beforehand, 128 in flight; only the target"""
     jobs = 20_000 if bench.quick else 100_000
     runs, alone = [], []
+    if not os.path.exists(NGINX):
+        bench.print_line("  skipped: nginx is not installed")
+        return {}
     for number in range(bench.rounds):
         with Peer(bench) as peer:
             with servers.Server(TARRY, bench.tarry, bench.base_dir, policy=peer.policy) as server:

@@ -4,8 +4,11 @@ import json
 import mmap
 import os
 import resource
+import shutil
+import socket
 import statistics
 import subprocess
+import threading
 import time
 
 from . import servers
@@ -153,7 +156,7 @@ def idle(bench):
             bench.load(server, jobs=10_000, delay="1h..2h", consumers=0, topic="idle")
             time.sleep(3)
             before, cpu = server.switches(), server.cpu_s()
-            time.sleep(10)
+            time.sleep(4 if bench.quick else 10)
             run = {"switches": server.switches() - before, "cpu_s": round(server.cpu_s() - cpu, 3)}
         bench.print_line(f"  {name:16} {run['switches']} context switches, {run['cpu_s']} s of CPU")
         out[name] = {"median": run["switches"], "runs": [run]}
@@ -171,8 +174,40 @@ def touch_memory(gib):
             memory[at] = 1
 
 
+def loopback_per_s():
+    """How often a byte goes there and back between two threads a second, over loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one, listener.accept()[0] as other:
+        for end in (one, other):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def echo():
+            while byte := other.recv(1):
+                other.sendall(byte)
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        begun, count = time.monotonic(), 0
+        while time.monotonic() - begun < 1:
+            one.sendall(b"x")
+            one.recv(1)
+            count += 1
+        one.shutdown(socket.SHUT_WR)
+        thread.join()
+    return count
+
+
+def redis_ping_per_s(base_dir):
+    """The rate of PING by Redis' own tool, server and tool on a core each; None if it is not installed."""
+    if not (shutil.which("redis-server") and shutil.which("redis-benchmark")):
+        return None
+    with servers.Server(servers.KINDS["redis"], None, base_dir) as server:
+        done = subprocess.run(["taskset", "-c", GENERATOR_CORE, "redis-benchmark", "-p", str(server.port), "-c", "64", "-n", "50000", "-t", "ping_mbulk", "--csv"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    return round(float(done.stdout.splitlines()[-1].split(",")[1].strip('"')))
+
+
 def machine(base_dir):
-    """Describes the machine: processor, cores, kernel, memory, the disk's fdatasync."""
+    """Describes the machine: processor, cores, kernel, memory, the disk's fdatasync, loopback, Redis' PING."""
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
     with open("/proc/meminfo") as info:
@@ -189,4 +224,5 @@ def machine(base_dir):
     os.close(file)
     os.unlink(path)
     return {"processor": model, "cores": os.cpu_count(), "kernel": os.uname().release,
-            "memory_gib": round(memory_kib / 2**20, 1), "fdatasync_per_s": count}
+            "memory_gib": round(memory_kib / 2**20, 1), "fdatasync_per_s": count, "loopback_per_s": loopback_per_s(),
+            "redis_ping_per_s": redis_ping_per_s(base_dir)}

@@ -48,6 +48,12 @@ def against_script(results, name):
     return found / script if script and found else None
 
 
+def cpu_ratio(results, piece, name, other):
+    """Compares jobs per second of the servers' processor time."""
+    rates = [median_of(piece, "jobs_per_cpu_s", of=of)(results) for of in (name, other)]
+    return rates[0] / rates[1] if all(rates) else None
+
+
 def early(results, piece):
     row = results.get(piece, {})
     runs = [run for name, found in row.items() if name.startswith("tarry") for run in found["runs"]]
@@ -86,12 +92,15 @@ AIMS = (
      lambda r: ratio(r, "push", "tarry", "beanstalkd-sync"), lambda x: x >= 50, "{:.1f} ×"),
     ("single", "push, 64 connections 1 deep", "≥ 1 × beanstalkd without log",
      lambda r: ratio(r, "single", "tarry", "beanstalkd"), lambda x: x >= 1, "{:.2f} ×"),
+    ("single", "the same by the server's CPU", "≥ 1 × beanstalkd without log",
+     lambda r: cpu_ratio(r, "single", "tarry", "beanstalkd"), lambda x: x >= 1, "{:.2f} ×"),
     ("batch", "push in batches of 100", "≥ 500,000/s", lambda r: value(r, "batch"), lambda x: x >= 500_000,
      "{:,.0f}/s"),
     ("life", "whole life, take by 100", "≥ 3 × beanstalkd without log",
      lambda r: ratio(r, "life", "tarry", "beanstalkd"), lambda x: x >= 3, "{:.2f} ×"),
     ("late", "lateness p99, 10,000/s, 1 M pending", "≤ 2 ms", lambda r: value(r, "late"), lambda x: x <= 2,
      "{:.2f} ms"),
+    ("late", "", "≤ 1 × Redis without log", lambda r: ratio(r, "late", "tarry", "redis"), lambda x: x <= 1, "{:.2f} ×"),
     ("late", "", "never early", lambda r: sum(run["early"] for run in r["late"]["tarry"]["runs"])
      if "tarry" in r.get("late", {}) else None, lambda x: x == 0, "{} early"),
     ("ram", "memory, 10 M pending", "≤ 100 bytes a job", lambda r: value(r, "ram"), lambda x: x <= 100,
@@ -182,6 +191,15 @@ def aims(results):
         figure = get(results) if piece in results else None
         if figure is not None:
             yield {"what": what or piece, "target": target, "reached": form.format(figure), "holds": judge(figure)}
+
+
+def print_limits(machine):
+    """Prints what the machine allows any server: the figures above cannot exceed these."""
+    rows = (("fdatasync of 4 KiB, one after the other", "fdatasync_per_s"), ("loopback: a byte there and back, one connection", "loopback_per_s"),
+            ("Redis PING, 64 connections with one request each", "redis_ping_per_s"))
+    print(f"\n{'limit':48}{'':40}{'measured':>16}")
+    for what, name in rows:
+        print(f"{what:88}{machine[name]:>14,}/s" if machine[name] else f"{what:88}{'not installed':>16}")
 
 
 def print_table(results, pieces):
