@@ -12,6 +12,7 @@ struct ends_item {
     struct queue_reply_to reply_to; /* of the queue's reply about this job */
     struct queue_find name;
     struct queue_reply *reply; /* copy; NULL: none, or out of memory */
+    size_t counted;            /* bytes of it */
     enum queue_status status;
     bool is_open;   /* a reply of the queue is still to come */
     bool has_ended; /* it has come and is not CANCELLED */
@@ -51,6 +52,8 @@ struct ends {
     struct queue *queue;
     size_t waiting_max;
     bool is_drained;
+    bool (*count_bytes)(void *ctx, int64_t bytes); /* NULL: they are not counted */
+    void *count_ctx;
     struct due_waits due;
     struct list waits; /* all, also those that are over and whose replies are still to come */
 };
@@ -66,11 +69,21 @@ struct ends *ends_new(struct queue *queue, size_t waiting_max)
     return ends;
 }
 
+void ends_count_bytes(struct ends *ends, bool (*count)(void *ctx, int64_t bytes), void *ctx)
+{
+    ends->count_bytes = count;
+    ends->count_ctx = ctx;
+}
+
 static void wait_free(struct ends_wait *wait)
 {
+    const struct ends *ends = wait->ends;
     list_remove(&wait->list);
-    for (size_t i = 0; i < wait->count; i++)
+    for (size_t i = 0; i < wait->count; i++) {
+        if (wait->items[i].counted)
+            (void)ends->count_bytes(ends->count_ctx, -(int64_t)wait->items[i].counted);
         free(wait->items[i].reply);
+    }
     free(wait);
 }
 
@@ -143,6 +156,30 @@ static void wait_finish(struct ends_wait *wait)
     wait_close(wait);
 }
 
+/* Copies the job of a reply. If the wait continues, its result and body are counted, and left out without room for them. */
+static void item_keep(struct ends_item *item, const struct queue_reply *reply, bool continues)
+{
+    const struct ends *ends = item->wait->ends;
+    struct queue_job job = reply->jobs[0];
+    struct queue_end end = {0};
+    struct queue_reply kept = {.status = reply->status, .jobs = &job, .job_count = 1};
+    if (job.end) {
+        end = *job.end;
+        job.end = &end;
+    }
+    size_t bytes = job.job.body.len + end.result.len;
+    if (continues && bytes && ends->count_bytes) {
+        if (ends->count_bytes(ends->count_ctx, (int64_t)bytes)) {
+            item->counted = bytes;
+        } else {
+            end.omitted_bytes = end.result.len;
+            job.job.body = end.result = (struct slice){0};
+            end.has_body = false;
+        }
+    }
+    item->reply = copy_reply(&kept);
+}
+
 static void on_end(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct ends_item *item = owner;
@@ -159,11 +196,14 @@ static void on_end(void *owner, uint64_t tag, const struct queue_reply *reply)
     item->has_ended = reply->status != QUEUE_CANCELLED;
     item->status =
         wait->is_known && reply->status == QUEUE_NOT_FOUND ? QUEUE_EXISTED : reply->status;
-    item->reply = reply->job_count ? copy_reply(reply) : NULL;
-    if (reply->job_count && !item->reply)
-        item->status = QUEUE_NO_MEMORY;
     wait->ended += item->has_ended && item->status != QUEUE_NOT_FOUND;
-    if (!wait->open || (wait->any && wait->ended > 0))
+    bool is_over = !wait->open || (wait->any && wait->ended > 0);
+    if (reply->job_count) {
+        item_keep(item, reply, !is_over);
+        if (!item->reply)
+            item->status = QUEUE_NO_MEMORY;
+    }
+    if (is_over)
         wait_finish(wait);
 }
 

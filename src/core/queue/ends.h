@@ -28,6 +28,9 @@ struct ends_job {
 typedef void ends_done(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count);
 
 struct ends *ends_new(struct queue *queue, size_t waiting_max); /* NULL: out of memory */
+/* Sets who counts the results and bodies that waits for several jobs keep until their last job has ended. `count` adds the bytes and
+ * returns true; or it returns false, and the wait keeps the job without them. Negative bytes are removed. */
+void ends_count_bytes(struct ends *ends, bool (*count)(void *ctx, int64_t bytes), void *ctx);
 /* Frees the waits without an answer. Replies of the queue must have arrived before. */
 void ends_free(struct ends *ends);
 

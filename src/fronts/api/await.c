@@ -485,6 +485,7 @@ struct kept_lookup {
     struct http_front *front;
     uint64_t tag;
     size_t left;
+    size_t counted; /* of the answer so far, in the budget */
     struct kept_name {
         struct kept_lookup *lookup;
         size_t topic_bytes, id_bytes;
@@ -503,6 +504,8 @@ static void on_kept(void *owner, uint64_t tag, const struct queue_reply *reply)
     else if (exchange)
         add_state(exchange, slice_make(name->text, name->topic_bytes),
                   slice_make(name->text + name->topic_bytes, name->id_bytes), (enum job_state)0);
+    budget_recount(&lookup->front->shared->budget, &lookup->counted,
+                   exchange && lookup->left > 1 ? exchange->note.cap : 0);
     if (--lookup->left)
         return;
     free(lookup);
@@ -548,7 +551,7 @@ static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     if (lookup)
-        *lookup = (struct kept_lookup){exchange->front, http_exchange_tag(exchange), 0};
+        *lookup = (struct kept_lookup){.front = exchange->front, .tag = http_exchange_tag(exchange)};
     for (size_t i = 0; i < reply->result_count; i++) {
         const struct queue_result *result = &reply->results[i];
         if (result->status == QUEUE_OK)

@@ -28,15 +28,16 @@ static void write_end(struct buffer *out, const struct queue_end *end, enum job_
         PUT(out, ",\"duration_ms\":");
         buffer_append_i64(out, end->duration_ms);
     }
-    if (!end->result.len)
+    if (!end->result.len && !end->omitted_bytes)
         return;
     if (end->result_type.len) {
         PUT(out, ",\"result_type\":");
         json_write_string(out, end->result_type);
     }
     PUT(out, ",\"result_bytes\":");
-    buffer_append_u64(out, end->result.len);
-    job_json_write_bytes(out, "result", end->result_type, end->result, form);
+    buffer_append_u64(out, end->result.len + end->omitted_bytes);
+    if (end->result.len)
+        job_json_write_bytes(out, "result", end->result_type, end->result, form);
 }
 
 /* Writes a job that has ended, with its body and its result in these forms. */

@@ -291,6 +291,20 @@ static bool on_front_iteration_end(void *ctx)
 
 /* ---- life ---- */
 
+/* Counts what waits for several jobs keep of those that have ended. They may use half of the budget, so that the others can end. */
+static bool count_kept(void *ctx, int64_t bytes)
+{
+    struct http_front *front = ctx;
+    if (bytes < 0)
+        http_budget_remove(front, (size_t)-bytes);
+    else if (http_budget_used(front->shared) + (size_t)bytes >
+             front->shared->budget.bytes_max / 2)
+        return false;
+    else
+        http_budget_add(front, (size_t)bytes);
+    return true;
+}
+
 static bool open_parts(struct http_front *front)
 {
     bool is_open = true;
@@ -395,6 +409,8 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->read_at = malloc(HTTP_READ_BYTES);
     front->sealed_at = malloc(HTTP_READ_BYTES);
     front->ends = ends_new(queue, front->options.waiting_max ? front->options.waiting_max : 10000);
+    if (front->ends)
+        ends_count_bytes(front->ends, count_kept, front);
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
     front->stream_alarm = deadline_new(reactor, http_streams_ping, front);

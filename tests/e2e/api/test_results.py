@@ -3,10 +3,12 @@
 import base64
 import json
 import re
+import threading
 import time
 
 import pytest
 from client import Refused
+from redis_serving import metric
 from server import eventually
 
 EVERY_BYTE = bytes(range(256)) * 3
@@ -99,6 +101,28 @@ def test_the_server_may_allow_larger_results(start_server):
     client.put_topic("t", keep_finished="1h")
     finish(client, "t", "a", b"x" * 200_000)
     assert client.get("t", "a")["result_bytes"] == 200_000
+
+
+@pytest.mark.parametrize("memory", ["32MiB", "1GiB"])
+def test_results_that_a_wait_keeps_count_as_memory_of_requests(start_server, memory):
+    size, count, answers = 1_000_000, 20, []
+    server = start_server("--max-result", "1MiB", "--max-body", "1MiB", "--max-request-memory", memory)
+    client, idents = server.client(), [str(number) for number in range(count)]
+    client.put_topic("t", keep_finished="1h")
+    for ident in [*idents, "last"]:
+        client.push("t", ident, delay="1h" if ident == "last" else "0s")
+    body = json.dumps({"jobs": [{"topic": "t", "id": ident} for ident in [*idents, "last"]], "wait": "60s"}).encode()
+    thread = threading.Thread(target=lambda: answers.append(server.client(timeout=90).good("POST", "/v1/wait", body, {"Content-Type": "application/json"})))
+    thread.start()
+    eventually(lambda: metric(server, "tarry_http_memory_bytes") > count * 512)  # the wait has begun
+    for job in client.take("t", max=count):
+        client.good("POST", f"/v1/ack?lease={job['lease']}", b"r" * size)
+    least, most = (10 * size, 20 * size) if memory == "32MiB" else (count * size, (count + 10) * size)
+    eventually(lambda: least < metric(server, "tarry_http_memory_bytes") < most)
+    client.good("DELETE", "/v1/topics/t/jobs/last")
+    thread.join()
+    assert all(job["result_bytes"] == size for job in answers[0]["jobs"] if job["id"] != "last")
+    eventually(lambda: metric(server, "tarry_http_memory_bytes") < size)
 
 
 def test_a_kept_job_does_not_block_its_id(client):

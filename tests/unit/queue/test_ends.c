@@ -75,9 +75,10 @@ static void end_first(void)
 }
 
 /* What the last wait ended with. */
+enum { RESULT_BYTES = 4 };
 static struct seen {
     int calls;
-    size_t count, ended;
+    size_t count, ended, results;
     enum queue_status first;
 } seen;
 
@@ -87,10 +88,27 @@ static void on_done(void *owner, uint64_t tag, const struct ends_job *jobs, size
     (void)tag;
     seen.calls++;
     seen.count = count;
-    seen.ended = 0;
+    seen.ended = seen.results = 0;
     seen.first = jobs[0].status;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        const struct queue_end *end = jobs[i].job ? jobs[i].job->end : NULL;
         seen.ended += jobs[i].job != NULL;
+        seen.results += end && end->result.len && !end->omitted_bytes;
+        if (end)
+            assert_int_equal(end->result.len + end->omitted_bytes, RESULT_BYTES);
+    }
+}
+
+/* Memory that waits may use. */
+static int64_t room;
+
+static bool count_bytes(void *ctx, int64_t bytes)
+{
+    (void)ctx;
+    if (bytes > room)
+        return false;
+    room -= bytes;
+    return true;
 }
 
 static const struct queue_find names[] = {{{"t", 1}, {"1", 1}}, {{"t", 1}, {"2", 1}}};
@@ -122,6 +140,25 @@ CLAIM(a_wait_for_one_job_ends_with_it)
     assert_true(ends_count(ends) == 0 && ends_next_ms(ends) == INT64_MAX);
     settle();
     ends_free(ends);
+}
+
+CLAIM(results_that_a_wait_keeps_are_counted)
+{
+    for (int64_t has = RESULT_BYTES - 1; has <= RESULT_BYTES; has++) {
+        struct ends *ends = begin(4);
+        struct ends_order all = order(2, false);
+        ends_count_bytes(ends, count_bytes, NULL);
+        room = has;
+        assert_non_null(ends_wait(ends, &all, 0));
+        end_first();
+        assert_int_equal(room, has % RESULT_BYTES);
+        end_first(); /* which is not kept */
+        assert_true(seen.calls == 1 && seen.ended == 2);
+        assert_int_equal(seen.results, has == RESULT_BYTES ? 2 : 1);
+        settle();
+        assert_int_equal(room, has);
+        ends_free(ends);
+    }
 }
 
 CLAIM(a_wait_for_all_ends_with_the_last_job)
