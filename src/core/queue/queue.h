@@ -493,7 +493,7 @@ struct queue_end {
     int64_t duration_ms;  /* of the last attempt; 0: unknown, or no attempt */
     struct slice result, result_type;
     size_t omitted_bytes; /* of a result that is left out for lack of memory */
-    bool has_body; /* the body was kept with the job; it may be empty */
+    bool has_body;        /* the body was kept with the job; it may be empty */
 };
 
 /* The batch of a waiting job. */

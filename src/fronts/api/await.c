@@ -551,7 +551,8 @@ static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     if (lookup)
-        *lookup = (struct kept_lookup){.front = exchange->front, .tag = http_exchange_tag(exchange)};
+        *lookup =
+            (struct kept_lookup){.front = exchange->front, .tag = http_exchange_tag(exchange)};
     for (size_t i = 0; i < reply->result_count; i++) {
         const struct queue_result *result = &reply->results[i];
         if (result->status == QUEUE_OK)

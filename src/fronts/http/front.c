@@ -297,8 +297,7 @@ static bool count_kept(void *ctx, int64_t bytes)
     struct http_front *front = ctx;
     if (bytes < 0)
         http_budget_remove(front, (size_t)-bytes);
-    else if (http_budget_used(front->shared) + (size_t)bytes >
-             front->shared->budget.bytes_max / 2)
+    else if (http_budget_used(front->shared) + (size_t)bytes > front->shared->budget.bytes_max / 2)
         return false;
     else
         http_budget_add(front, (size_t)bytes);
