@@ -1,6 +1,7 @@
 """Clients in several languages, generated from the .proto file, with their own libraries: they play scenarios of clients/conformance behind a proxy that cuts
 connections. And grpcurl and ghz, which need no file. All come from their registries once, into build-grpc/."""
 
+import functools
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ UNARY = [
 ]
 WORK = ["worker_acks_each_once", "worker_behind_a_bad_network", "worker_on_streams_that_break", "handlers_say_how_it_went", "stop_under_load"]
 SILENT = ["worker_behind_a_silent_network"]  # not for Go and Java, which send no PING within 10 s
+JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # programs that run for seconds
 # Dubbo needs seconds to connect again, and does not show the details of an error.
 DUBBO = ["push_cut_after", "push_many_after_a_cut", "cancel_whose_answer_was_lost", "nack_and_extend", "a_chain_is_pushed_in_one_call"]
 
@@ -98,16 +100,23 @@ def test_go():
     plays("go", UNARY + WORK, place / "client")
 
 
-def java(main):
-    """Returns the folder of the classes, and the command that runs one of them."""
+@functools.cache
+def java_classes():
+    """Returns the folder of the classes, and their class path."""
     needs("mvn", "java")
     place = PLACE / "java"
     shutil.copytree(SOURCES / "java", place, dirs_exist_ok=True)
     shutil.copytree(REPO / "clients" / "java" / "src" / "main" / "java", place / "src" / "main" / "java", dirs_exist_ok=True)
-    run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place)
+    run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place, MAVEN_OPTS=" ".join(JVM))
     (place / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")  # Dubbo replaces 127.0.0.1 by another address of the machine
-    classpath = f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
-    return place, ["java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main.startswith("Dubbo") else "-Xshare:auto", "-cp", classpath, main]
+    return place, f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
+
+
+def java(main):
+    """Returns the folder of the classes, and the command that runs one of them."""
+    place, classpath = java_classes()
+    hosts = [f"-Djdk.net.hosts.file={place / 'hosts'}"] if main.startswith("Dubbo") else []
+    return place, ["java", *JVM, *hosts, "-cp", classpath, main]
 
 
 def test_java():
