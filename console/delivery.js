@@ -119,7 +119,7 @@ export async function show({ topic, node, signal }) {
                 await ask("PATCH", path("v1", "topics", topic), { json: { [name]: isEmpty ? null : patch } });
                 await draw();
                 notice(t("settings.saved", { n: Object.keys(patch).length }));
-                /** @type {any} */ (node.querySelector(`form[data-group="${name}"] button[type=submit]`))?.focus();
+                if (document.activeElement === document.body) /** @type {any} */ (node.querySelector(`form[data-group="${name}"] button[type=submit]`))?.focus();
             } catch (fault) {
                 fill(failure, reason(fault));
             }

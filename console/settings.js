@@ -61,7 +61,8 @@ export async function show({ topic, node, signal }) {
                 await ask("PATCH", path("v1", "topics", topic), { json: patch });
                 await draw();
                 notice(t("settings.saved", { n: Object.keys(patch).length }));
-                /** @type {any} */ (node.querySelector("form button[type=submit]"))?.focus();
+                // The button that had the focus is gone; a user who went on keeps their place.
+                if (document.activeElement === document.body) /** @type {any} */ (node.querySelector("form button[type=submit]"))?.focus();
             } catch (fault) {
                 fill(failure, reason(fault));
             }

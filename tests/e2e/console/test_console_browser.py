@@ -1253,6 +1253,7 @@ def use_each_page(browser, client):
     press(Keys.ENTER)
     eventually(lambda: client.topic("by.keys")["settings"].get("max_attempts") == 5, 20)
     assert client.topic("by.keys")["settings"]["on_conflict"] == "keep"
+    browser.sees("2 settings saved")
     browser.wait(lambda: focused() == "Save", "the focus where it was")
     press("/", *"by.keys", Keys.ENTER)
     at("topic", "#/topics/by.keys")
