@@ -8,7 +8,7 @@ import cffi
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
-LIBRARY = pathlib.Path(os.environ.get("TARRY_LIBRARY_DIR") or REPO / "build-bindings")
+LIBRARY = pathlib.Path(os.environ.get("TARRY_LIBRARY_DIR") or REPO / "build")
 
 # Of tarry.h these take a handle that must be open; the module calls what binding.h has in their place.
 OWN_WORLD = re.compile(r"\btarry_(strerror|code_name|version|job_\w+)\(")
