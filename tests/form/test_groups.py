@@ -143,6 +143,21 @@ def test_prints_groups_and_package_sets(run):
     assert run("--sets", "rest")[1].split() == ["build", "test"]
 
 
+def test_groups_that_need_only_the_program_run_while_programs_of_tests_are_built(run, tmp_path, monkeypatch):
+    rows = {"program": "touch has_run", "suite": "test -e has_run"}
+    targets = {"program": "", "suite": 'targets = ["all"]'}
+    (tmp_path / "tests/groups.toml").write_text(GROUPS + "".join(
+        f'[{name}]\nabout = "."\ncommand = "{command}"\nseconds = 1\n{targets[name]}\n' for name, command in rows.items()), encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    cmake = tmp_path / "bin/cmake"
+    # The second build ends when the first group has run.
+    cmake.write_text('#!/bin/sh\ncase "$*" in --preset* | *--target*) exit 0 ;; esac\nfor _ in $(seq 600); do [ -e has_run ] && exit 0; sleep 0.1; done\nexit 1\n', encoding="utf-8")
+    cmake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    code, out = run("program", "suite")
+    assert (code, out.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 skipped"), out
+
+
 def test_files_of_the_group_doors_reach_servers_by_the_client_that_speaks_tls():
     root = RUNNER.parents[1]
     files = tomllib.loads((root / "tests/groups.toml").read_text())["doors"]["pytest"]
