@@ -170,13 +170,19 @@ static void completions_fail(struct shard *shard, uint64_t durable, uint64_t unt
 struct reply_share {
     struct reactor_share share;
     uint32_t replies; /* sent, each followed by a check */
+    bool has_begun;
 };
+
+static void reply_share_begin(struct reply_share *share)
+{
+    if (!share->has_begun)
+        share->share = reactor_share_begin();
+    share->has_begun = true;
+}
 
 static bool reply_share_is_over(struct reply_share *share)
 {
-    if (share->replies++ == 0)
-        share->share = reactor_share_begin();
-    return share->replies % 4 == 0 && reactor_share_is_over(&share->share);
+    return share->replies++ % 4 == 0 && reactor_share_is_over(&share->share);
 }
 
 /* Sends the completions of a list, and not those that the callbacks add. Stops at the end of the share. Returns whether
@@ -185,6 +191,9 @@ static bool completions_send(struct shard *shard, struct list *from, struct repl
 {
     struct list round;
     bool any = false;
+    if (list_is_empty(from))
+        return false;
+    reply_share_begin(share);
     list_take_all(&round, from);
     while (!list_is_empty(&round) && !(any && reply_share_is_over(share))) {
         completion_run(shard, list_entry(round.next, struct completion, list));
@@ -213,6 +222,8 @@ static bool completions_send_durable(struct shard *shard, struct reply_share *sh
 {
     bool any = false;
     struct completion *first;
+    if (first_waiting(shard, shard->durable))
+        reply_share_begin(share);
     while ((first = first_waiting(shard, shard->durable)) && !(any && reply_share_is_over(share))) {
         completion_run(shard, first);
         any = true;
@@ -359,7 +370,7 @@ void shard_notify_all(struct shard *shard)
         bool has_run = events_run(shard);
         has_run |= completions_send(shard, &shard->soon, &rounds);
         has_run |= completions_send_durable(shard, &rounds);
-        if (!has_run || (rounds.replies && reactor_share_is_over(&rounds.share)))
+        if (!has_run || (rounds.has_begun && reactor_share_is_over(&rounds.share)))
             break;
     }
     send_heavy(shard);
