@@ -138,6 +138,26 @@ void json_write_member_number(struct buffer *out, const char *key, uint64_t numb
     buffer_append_u64(out, number);
 }
 
+void json_write_member_bool(struct buffer *out, const char *key, bool value)
+{
+    json_write_member(out, key);
+    json_write_bool(out, value);
+}
+
+void json_write_member_time(struct buffer *out, const char *key, int64_t ms)
+{
+    json_write_member(out, key);
+    if (ms)
+        json_write_time(out, ms);
+    else
+        buffer_append_text(out, "null");
+}
+
+void json_write_bool(struct buffer *out, bool value)
+{
+    buffer_append_text(out, value ? "true" : "false");
+}
+
 void json_write_time(struct buffer *out, int64_t ms)
 {
     char *into = buffer_reserve(out, TIMESTAMP_BYTES + 2);

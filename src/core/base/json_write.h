@@ -9,6 +9,8 @@
 
 #include "base/buffer.h"
 
+#include <stdbool.h>
+
 /* Appends a quoted string; bytes that are not UTF-8 become U+FFFD. Fast if no byte needs
  * escaping. */
 void json_write_string(struct buffer *out, struct slice text);
@@ -27,6 +29,11 @@ void json_write_key(struct buffer *out, const char *key);
 void json_write_member(struct buffer *out, const char *key);
 void json_write_member_text(struct buffer *out, const char *key, struct slice text);
 void json_write_member_number(struct buffer *out, const char *key, uint64_t number);
+void json_write_member_bool(struct buffer *out, const char *key, bool value);
+/* Writes a time; null if it is 0. */
+void json_write_member_time(struct buffer *out, const char *key, int64_t ms);
+
+void json_write_bool(struct buffer *out, bool value);
 
 /* Appends a quoted RFC 3339 time. */
 void json_write_time(struct buffer *out, int64_t ms);

@@ -27,17 +27,9 @@ void walk_fini(struct walk *walk)
 
 /* ---- list: keeps the first `limit` by due in a heap whose first element is the last of them ---- */
 
-/* Returns whether a job comes after the last one of the previous page. */
-static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
+bool walk_is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
-    const struct queue_cursor *after = &walk->after;
-    if (!walk->has_cursor)
-        return true;
-    if (due_ms != after->due_ms)
-        return due_ms > after->due_ms;
-    if (sequence != after->sequence)
-        return sequence > after->sequence;
-    return walk->shard > after->shard;
+    return !walk->has_cursor || queue_cursor_is_before(&walk->after, due_ms, sequence, walk->shard);
 }
 
 /* Adds a job that matches the list. */
@@ -53,7 +45,7 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
                                         queue_finished_rank((int64_t)entry->due_ms + now.skew_ms),
                                     .sequence = queue_finished_rank_sequence(entry->sequence)};
     walk->seen++;
-    if (!is_past_cursor(walk, bare.due_ms, bare.sequence))
+    if (!walk_is_past_cursor(walk, bare.due_ms, bare.sequence))
         return;
     if (walk->found.count < walk->limit) {
         struct engine_view view;

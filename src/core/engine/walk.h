@@ -59,6 +59,8 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
 void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now);
 /* Returns whether a redrive has reached its maximum, or the topic has no dead jobs left, in memory or cold. Cheap. */
 bool walk_has_enough(const struct walk *walk, struct engine *engine);
+/* List: returns whether a job comes after the last one of the previous page. */
+bool walk_is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence);
 void walk_fini(struct walk *walk);
 
 #endif

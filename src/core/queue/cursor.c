@@ -46,6 +46,14 @@ bool queue_cursor_parse(struct slice text, struct queue_cursor *cursor)
     return true;
 }
 
+bool queue_cursor_is_before(const struct queue_cursor *cursor, int64_t due_ms, uint64_t sequence,
+                            uint32_t shard)
+{
+    if (due_ms != cursor->due_ms)
+        return due_ms > cursor->due_ms;
+    return sequence != cursor->sequence ? sequence > cursor->sequence : shard > cursor->shard;
+}
+
 void queue_cursor_follow(struct queue_cursor *cursor, int64_t skew_ms, bool is_finished)
 {
     int64_t step_ms;

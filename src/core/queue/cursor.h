@@ -30,6 +30,9 @@ enum { QUEUE_CURSOR_BYTES_MAX = 64 };
 size_t queue_cursor_write(char out[QUEUE_CURSOR_BYTES_MAX], const struct queue_cursor *cursor);
 /* Parses a cursor. False: not a cursor of this format. */
 bool queue_cursor_parse(struct slice text, struct queue_cursor *cursor);
+/* Returns whether a job comes after the cursor in the order of a list. */
+bool queue_cursor_is_before(const struct queue_cursor *cursor, int64_t due_ms, uint64_t sequence,
+                            uint32_t shard);
 /* Corrects the cursor of a list after a change of the wall clock; `skew_ms` is the present wall time minus inner time. No job is left out; jobs with an absolute due time, and some at its edge, may be listed twice. */
 void queue_cursor_follow(struct queue_cursor *cursor, int64_t skew_ms, bool is_finished);
 

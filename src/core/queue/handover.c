@@ -403,47 +403,17 @@ static void on_info(struct queue *queue, struct queue_info *out)
     queue_info(whole_of(handover_of(queue)), out);
 }
 
-static bool is_same_part_of(const struct queue *queue, struct slice topic, struct slice id,
-                            struct slice once)
-{
-    return !queue->ops->same_part || queue->ops->same_part(queue, topic, id, once);
-}
-
 /* While there are two queues, a push with a `once` is tried in both. */
 static bool same_part(const struct queue *queue, struct slice topic, struct slice id,
                       struct slice once)
 {
     const struct handover *handover = (const struct handover *)(const void *)queue;
-    return is_same_part_of(handover->into, topic, id, once) &&
-           (!handover->from || is_same_part_of(handover->from, topic, id, once));
+    return queue_is_same_part(handover->into, topic, id, once) &&
+           (!handover->from || queue_is_same_part(handover->from, topic, id, once));
 }
 
 static const struct queue_ops ops = {
     .submit = on_submit, .watch = on_watch, .info = on_info, .same_part = same_part};
-
-/* ---- notifications of the queues ---- */
-
-static void on_ready(void *owner, struct slice topic)
-{
-    struct queue *queue = owner;
-    if (queue->on_ready)
-        queue->on_ready(queue->on_ready_owner, topic);
-}
-
-static void on_event(void *owner, enum queue_event event, struct slice topic)
-{
-    struct queue *queue = owner;
-    if (queue->on_event)
-        queue->on_event(queue->on_event_owner, event, topic);
-}
-
-/* Passes on the notifications of a queue from now on. */
-static void listen_to(struct handover *handover, struct queue *queue)
-{
-    queue->on_ready = on_ready;
-    queue->on_event = on_event;
-    queue->on_ready_owner = queue->on_event_owner = &handover->queue;
-}
 
 static void watch_all(struct handover *handover, struct queue *queue, bool on)
 {
@@ -483,7 +453,7 @@ bool handover_begin(struct handover *handover, struct queue *into)
     handover->from = handover->into;
     handover->into = into;
     handover->has_ended = false;
-    listen_to(handover, sharded_queue(handover->both));
+    queue_report_as(sharded_queue(handover->both), &handover->queue);
     watch_all(handover, into, true);
     return true;
 }
@@ -493,7 +463,7 @@ void handover_end(struct handover *handover)
     assert(are_two(handover));
     handover->has_ended = true;
     watch_all(handover, handover->from, false);
-    listen_to(handover, handover->into);
+    queue_report_as(handover->into, &handover->queue);
 }
 
 bool handover_is_over(struct handover *handover)
@@ -538,7 +508,7 @@ struct handover *handover_new(const struct handover_options *options)
     handover->options = *options;
     handover->into = options->queue;
     list_init(&handover->waiting);
-    listen_to(handover, handover->into);
+    queue_report_as(handover->into, &handover->queue);
     return handover;
 }
 

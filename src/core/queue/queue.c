@@ -25,6 +25,23 @@ struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX]
     return slice_make(room, 1 + once.len);
 }
 
+static void on_inner_ready(void *owner, struct slice topic)
+{
+    queue_report_ready(owner, topic);
+}
+
+static void on_inner_event(void *owner, enum queue_event event, struct slice topic)
+{
+    queue_report_event(owner, event, topic);
+}
+
+void queue_report_as(struct queue *inner, struct queue *outer)
+{
+    inner->on_ready = on_inner_ready;
+    inner->on_event = on_inner_event;
+    inner->on_ready_owner = inner->on_event_owner = outer;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return slice_compare(((const struct queue_topic *)a)->name,

@@ -706,6 +706,32 @@ static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t w
     return is_apart ? wall_ms - queue_wall_ms(queue) + clock_wall_ms() : wall_ms;
 }
 
+/* ---- for implementations ---- */
+
+/* Report to the listener of the queue, if it has one (queue.on_ready, queue.on_event). */
+static inline void queue_report_ready(struct queue *queue, struct slice topic)
+{
+    if (queue->on_ready)
+        queue->on_ready(queue->on_ready_owner, topic);
+}
+
+static inline void queue_report_event(struct queue *queue, enum queue_event event,
+                                      struct slice topic)
+{
+    if (queue->on_event)
+        queue->on_event(queue->on_event_owner, event, topic);
+}
+
+/* Reports to the listener of `outer` what `inner` reports from now on. */
+void queue_report_as(struct queue *inner, struct queue *outer);
+
+/* Returns whether a job with this id, and a `once`, are stored in the same part of the queue. */
+static inline bool queue_is_same_part(const struct queue *queue, struct slice topic,
+                                      struct slice id, struct slice once)
+{
+    return !queue->ops->same_part || queue->ops->same_part(queue, topic, id, once);
+}
+
 /* ---- the door ---- */
 
 /* Submits a call. Every call from above enters here, once. The door writes check failures and rejections by the

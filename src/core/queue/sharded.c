@@ -499,15 +499,12 @@ static void on_ready(void *owner, struct slice topic)
     struct sharded_part *part = owner;
     struct sharded *sharded = part->sharded;
     sharded->take_from = (uint32_t)(part - sharded->parts);
-    if (sharded->queue.on_ready)
-        sharded->queue.on_ready(sharded->queue.on_ready_owner, topic);
+    queue_report_ready(&sharded->queue, topic);
 }
 
 static void on_event(void *owner, enum queue_event event, struct slice topic)
 {
-    struct queue *whole = &((struct sharded_part *)owner)->sharded->queue;
-    if (whole->on_event)
-        whole->on_event(whole->on_event_owner, event, topic);
+    queue_report_event(&((struct sharded_part *)owner)->sharded->queue, event, topic);
 }
 
 /* Combines the parts; common properties are those of the first part. */

@@ -129,7 +129,7 @@ static bool read_flag(struct reader *reader, const struct member *member, struct
 
 static void write_flag(struct buffer *out, const struct member *member, const struct spec *spec)
 {
-    buffer_append_text(out, *(const bool *)field_of(member, spec) ? "true" : "false");
+    json_write_bool(out, *(const bool *)field_of(member, spec));
 }
 
 static bool read_word(struct reader *reader, const struct member *member, struct json_value value)

@@ -16,11 +16,7 @@ struct endpoints_writing {
 
 static void write_time(struct buffer *out, const char *name, int64_t inner_ms)
 {
-    json_write_member(out, name);
-    if (inner_ms)
-        json_write_time(out, inner_ms + clock_skew_ms());
-    else
-        buffer_append_text(out, "null");
+    json_write_member_time(out, name, inner_ms ? inner_ms + clock_skew_ms() : 0);
 }
 
 static void write_endpoint(struct endpoints_writing *writing,

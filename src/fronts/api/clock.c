@@ -13,8 +13,7 @@ static void write_members(struct buffer *out, const struct http_clock_hooks *hoo
     json_write_time(out, clock_wall_ms_of(hooks->clock));
     json_write_member(out, "start");
     json_write_time(out, hooks->start_ms);
-    json_write_member(out, "auto");
-    buffer_append_text(out, hooks->is_auto(hooks->ctx) ? "true" : "false");
+    json_write_member_bool(out, "auto", hooks->is_auto(hooks->ctx));
 }
 
 void api_clock_write(struct buffer *out, const struct http_clock_hooks *hooks)

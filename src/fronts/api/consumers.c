@@ -351,11 +351,7 @@ static void write_holder(struct buffer *out, const struct holder *holder)
     json_write_string(out, holder->entry.key);
     json_write_member_number(out, "leased", holder->leased);
     json_write_member_number(out, "taken", holder->taken);
-    json_write_member(out, "seen_at");
-    if (holder->seen_ms)
-        json_write_time(out, holder->seen_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_time(out, "seen_at", holder->seen_ms);
     buffer_append_byte(out, '}');
 }
 

@@ -97,11 +97,7 @@ static void write_error(struct buffer *out, const struct dead_error *error)
     buffer_append_text(out, "{\"error\":");
     json_write_string(out, error->entry.key);
     json_write_member_number(out, "count", error->count);
-    json_write_member(out, "newest_at");
-    if (error->newest_ms)
-        json_write_time(out, error->newest_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_time(out, "newest_at", error->newest_ms);
     buffer_append_byte(out, '}');
 }
 

@@ -32,8 +32,7 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
         buffer_append_slice(body, target.raw);
     else
         buffer_append_text(body, "null");
-    buffer_append_text(body, ",\"delivers\":");
-    buffer_append_text(body, http_delivery_is_on(hooks) ? "true" : "false");
+    json_write_member_bool(body, "delivers", http_delivery_is_on(hooks));
     buffer_append_text(body, ",\"endpoints\":[");
     if (target.kind && http_delivery_is_on(hooks) && hooks->write_endpoints)
         hooks->write_endpoints(hooks->ctx, extension, exchange->caller->has_all_topics, body);

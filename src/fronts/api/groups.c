@@ -75,16 +75,6 @@ struct flow_limits api_fields_limits(const struct http_fields *fields)
 
 /* ---- a group as JSON ---- */
 
-static void write_time_or_null(struct buffer *out, const char *key, int64_t ms)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    if (ms)
-        json_write_time(out, ms);
-    else
-        buffer_append_text(out, "null");
-}
-
 static void write_settings(struct buffer *out, const struct group_settings *settings)
 {
     size_t start = out->len;
@@ -113,7 +103,7 @@ static void write_group(struct buffer *out, const struct queue_group *group)
             json_write_time(out, group->held_until_ms);
         }
     }
-    write_time_or_null(out, "oldest_ready_due_at", group->oldest_ready_due_ms);
+    json_write_member_time(out, "oldest_ready_due_at", group->oldest_ready_due_ms);
     buffer_append_text(out, ",\"settings\":");
     write_settings(out, &group->settings);
     buffer_append_byte(out, '}');

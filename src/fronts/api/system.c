@@ -77,10 +77,9 @@ static void write_features(struct buffer *out)
 {
     size_t count;
     const struct feature *features = feature_all(&count);
+    buffer_append_byte(out, '{');
     for (size_t i = 0; i < count; i++) {
-        buffer_append_byte(out, i ? ',' : '{');
-        json_write_key(out, features[i].name);
-        buffer_append_text(out, features[i].is_built ? "true" : "false");
+        json_write_member_bool(out, features[i].name, features[i].is_built);
     }
     buffer_append_byte(out, '}');
 }
@@ -140,14 +139,11 @@ static void get_info(struct http_call *call)
         buffer_append_text(body, ",\"bytes_on_disk\":");
         buffer_append_u64(body, info.bytes_on_disk);
     }
-    buffer_append_text(body, ",\"healthy\":");
-    buffer_append_text(body, info.healthy ? "true" : "false");
-    buffer_append_text(body, ",\"accepting\":");
     bool is_spent = atomic_load_explicit(&front->shared->is_memory_spent, memory_order_relaxed);
-    buffer_append_text(body, info.accepting && !is_spent ? "true" : "false");
-    buffer_append_text(body, info.draining ? ",\"draining\":true" : ",\"draining\":false");
-    buffer_append_text(body, ",\"delivers\":");
-    buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
+    json_write_member_bool(body, "healthy", info.healthy);
+    json_write_member_bool(body, "accepting", info.accepting && !is_spent);
+    json_write_member_bool(body, "draining", info.draining);
+    json_write_member_bool(body, "delivers", http_delivery_is_on(front->shared->hooks));
     json_write_member(body, "trace_url");
     json_write_string_or_null(body,
                               slice_of(front->shared->trace_url ? front->shared->trace_url : ""));

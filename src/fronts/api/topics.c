@@ -158,8 +158,8 @@ bool api_settings_read(struct slice json, struct http_fields *fields, struct buf
 void api_settings_write(struct buffer *out, const struct topic_settings *settings)
 {
     struct slice extension = settings->extension;
-    buffer_append_text(out, "{\"dead_letter_expired\":");
-    buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
+    buffer_append_byte(out, '{');
+    json_write_member_bool(out, "dead_letter_expired", settings->dead_letter_expired);
     if (settings->dedup_window_ms) {
         buffer_append_text(out, ",\"dedup_window\":\"");
         duration_emit(out, settings->dedup_window_ms);
@@ -325,12 +325,8 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic, con
 
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
-    buffer_append_text(out, ",\"paused\":");
-    buffer_append_text(out, topic->paused ? "true,\"paused_until\":" : "false,\"paused_until\":");
-    if (topic->paused_until_ms)
-        json_write_time(out, topic->paused_until_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_bool(out, "paused", topic->paused);
+    json_write_member_time(out, "paused_until", topic->paused_until_ms);
     if (counts->finished || topic->settings.keep_finished_ms) {
         states[count] = "finished";
         jobs[count++] = counts->finished;
@@ -360,11 +356,7 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic, con
                                      totals->nacked, totals->lease_ended, totals->died,
                                      totals->redriven},
                   sizeof sums / sizeof sums[0]);
-    buffer_append_text(out, ",\"oldest_ready_due_at\":");
-    if (topic->oldest_ready_due_ms)
-        json_write_time(out, topic->oldest_ready_due_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_time(out, "oldest_ready_due_at", topic->oldest_ready_due_ms);
     buffer_append_text(out, ",\"settings\":");
     api_settings_write(out, &topic->settings);
     buffer_append_byte(out, '}');

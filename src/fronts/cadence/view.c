@@ -6,16 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void write_time_or_null(struct buffer *out, const char *key, int64_t ms)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    if (ms)
-        json_write_time(out, ms);
-    else
-        buffer_append_text(out, "null");
-}
-
 static void write_last(struct buffer *out, struct slice name, const struct stored *stored)
 {
     const struct state *state = &stored->state;
@@ -61,10 +51,9 @@ void view_write(struct buffer *out, struct slice name, const struct stored *stor
     json_write_string(out, name);
     buffer_append_text(out, ",\"spec\":");
     stored_write_spec(out, stored);
-    write_time_or_null(out, "next", state->next_ms);
-    buffer_append_text(out, ",\"paused\":");
-    buffer_append_text(out, stored->spec.paused || is_held ? "true" : "false");
-    write_time_or_null(out, "paused_until", is_held ? state->paused_until_ms : 0);
+    json_write_member_time(out, "next", state->next_ms);
+    json_write_member_bool(out, "paused", stored->spec.paused || is_held);
+    json_write_member_time(out, "paused_until", is_held ? state->paused_until_ms : 0);
     write_last(out, name, stored);
     write_totals(out, state);
     buffer_append_byte(out, '}');

@@ -133,7 +133,7 @@ static bool write_value(struct buffer *out, const ProtobufCFieldDescriptor *fiel
     case PROTOBUF_C_TYPE_ENUM:
         return write_enum(out, field, *(const int *)at, fault);
     case PROTOBUF_C_TYPE_BOOL:
-        buffer_append_text(out, *(const protobuf_c_boolean *)at ? "true" : "false");
+        json_write_bool(out, *(const protobuf_c_boolean *)at);
         return true;
     case PROTOBUF_C_TYPE_UINT64:
         buffer_append_u64(out, *(const uint64_t *)at);

@@ -17,22 +17,6 @@ static void write_words(struct buffer *out, const char *name, const char *text)
     json_write_member_text(out, name, slice_of(text ? text : ""));
 }
 
-static void write_flag(struct buffer *out, const char *name, bool value)
-{
-    json_write_member(out, name);
-    buffer_append_text(out, value ? "true" : "false");
-}
-
-/* Writes a time; null for 0. */
-static void write_time(struct buffer *out, const char *name, int64_t ms)
-{
-    json_write_member(out, name);
-    if (ms)
-        json_write_time(out, ms);
-    else
-        buffer_append_text(out, "null");
-}
-
 /* ---- the server ---- */
 
 static void write_store(struct buffer *out, const struct http_front *front)
@@ -44,9 +28,9 @@ static void write_store(struct buffer *out, const struct http_front *front)
     write_words(out, "durability", info.durability);
     write_words(out, "durability_class", info.durability_class);
     json_write_member_number(out, "wait_replicas", info.wait_replicas);
-    write_flag(out, "healthy", info.healthy);
+    json_write_member_bool(out, "healthy", info.healthy);
     bool is_spent = atomic_load_explicit(&front->shared->is_memory_spent, memory_order_relaxed);
-    write_flag(out, "accepting", info.accepting && !is_spent);
+    json_write_member_bool(out, "accepting", info.accepting && !is_spent);
 }
 
 static void write_memory(struct buffer *out, const struct http_shared *shared)
@@ -56,7 +40,8 @@ static void write_memory(struct buffer *out, const struct http_shared *shared)
     json_write_member_number(out, "process_max_bytes", shared->process_bytes_max);
     json_write_member_number(out, "request_bytes", http_budget_used(shared));
     json_write_member_number(out, "request_max_bytes", shared->budget.bytes_max);
-    write_flag(out, "spent", atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
+    json_write_member_bool(out, "spent",
+                           atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
     buffer_append_byte(out, '}');
 }
 
@@ -80,7 +65,7 @@ static void write_connections(struct buffer *out, struct http_shared *shared)
         }
         buffer_append_text(out, i ? ",{\"listener\":" : "{\"listener\":");
         json_write_string(out, slice_of(first->listeners[i].about->name));
-        write_flag(out, "tls", first->listeners[i].about->options.tls);
+        json_write_member_bool(out, "tls", first->listeners[i].about->options.tls);
         json_write_member_number(out, "open", open);
         json_write_member_number(out, "accepted", accepted);
         buffer_append_byte(out, '}');
@@ -107,7 +92,7 @@ static void write_token(void *ctx, const struct access_caller *caller, int64_t u
     writing->count++;
     buffer_append_text(writing->out, writing->count > 1 ? ",{" : "{");
     api_caller_members_write(writing->out, caller);
-    write_time(writing->out, "last_used_at", used_ms);
+    json_write_member_time(writing->out, "last_used_at", used_ms);
     buffer_append_byte(writing->out, '}');
 }
 
@@ -152,7 +137,8 @@ static void write_clock(struct buffer *out)
     clock_steps(&steps);
     buffer_append_text(out, ",\"clock\":{\"steps\":");
     buffer_append_u64(out, steps.count);
-    write_time(out, "last_step_at", steps.last_at_ms ? steps.last_at_ms + clock_skew_ms() : 0);
+    json_write_member_time(out, "last_step_at",
+                           steps.last_at_ms ? steps.last_at_ms + clock_skew_ms() : 0);
     json_write_member(out, "last_step_ms");
     if (steps.last_at_ms)
         buffer_append_i64(out, steps.last_ms);
@@ -165,7 +151,7 @@ void monitor_server_state_write(struct buffer *out, struct http_front *front, si
 {
     struct http_shared *shared = front->shared;
     write_words(out, "version", shared->version);
-    write_time(out, "started_at", shared->started_ms);
+    json_write_member_time(out, "started_at", shared->started_ms);
     json_write_member(out, "uptime_ms");
     buffer_append_i64(out, clock_wall_ms() - shared->started_ms);
     write_store(out, front);

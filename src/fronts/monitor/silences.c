@@ -80,10 +80,8 @@ static bool remove_of(struct monitor_silences *silences, struct slice code, stru
 
 static void write_members(struct buffer *out, const struct silence *silence)
 {
-    json_write_member(out, "since");
-    json_write_time(out, silence->since_ms);
-    json_write_member(out, "until");
-    json_write_time(out, silence->until_ms);
+    json_write_member_time(out, "since", silence->since_ms);
+    json_write_member_time(out, "until", silence->until_ms);
     json_write_member_text(out, "note", TEXT_OF(silence->note, silence->note_len));
     json_write_member_text(out, "by", TEXT_OF(silence->by, silence->by_len));
 }

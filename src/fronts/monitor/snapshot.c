@@ -73,12 +73,8 @@ static void write_topic(struct buffer *out, const struct monitor_snapshot_input 
     struct monitor_lateness lateness = monitor_sample_lateness(input->shared, topic->name);
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
-    buffer_append_text(out, topic->paused_ms ? ",\"paused\":true" : ",\"paused\":false");
-    json_write_member(out, "paused_until");
-    if (topic->paused_until_ms)
-        json_write_time(out, topic->paused_until_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_bool(out, "paused", topic->paused_ms);
+    json_write_member_time(out, "paused_until", topic->paused_until_ms);
     json_write_member(out, "counts");
     buffer_append_byte(out, '{');
     write_counts(out, counts);

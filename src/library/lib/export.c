@@ -40,8 +40,8 @@ static void write_duration(struct buffer *out, const char *key, int64_t ms)
 
 static void write_settings(struct buffer *out, const struct topic_settings *settings)
 {
-    buffer_append_text(out, "{\"dead_letter_expired\":");
-    buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
+    buffer_append_byte(out, '{');
+    json_write_member_bool(out, "dead_letter_expired", settings->dead_letter_expired);
     write_duration(out, "dedup_window", settings->dedup_window_ms);
     if (settings->has_priority)
         json_write_member_number(out, "priority", (uint64_t)settings->priority);

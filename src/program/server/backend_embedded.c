@@ -114,28 +114,13 @@ static const struct backend_clock embedded_clock = {.clock = on_clock,
 
 /* ---- GET /v1/server ---- */
 
-static void write_time(struct buffer *out, const char *name, int64_t ms)
-{
-    json_write_member(out, name);
-    if (ms)
-        json_write_time(out, ms);
-    else
-        buffer_append_text(out, "null");
-}
-
-static void write_flag(struct buffer *out, const char *name, bool value)
-{
-    json_write_member(out, name);
-    buffer_append_text(out, value ? "true" : "false");
-}
-
 static void write_shard(struct buffer *out, uint32_t shard, const struct shard_figures *figures)
 {
     int64_t done_ms = figures->checkpoint_at_ms;
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", shard);
-    write_flag(out, "healthy", figures->healthy && !figures->moved);
-    write_flag(out, "accepting", figures->accepting);
+    json_write_member_bool(out, "healthy", figures->healthy && !figures->moved);
+    json_write_member_bool(out, "accepting", figures->accepting);
     json_write_member_number(out, "bytes_on_disk", figures->bytes_on_disk);
     json_write_member_number(out, "log_bytes", figures->log_bytes);
     json_write_member_number(out, "log_files", figures->log_files);
@@ -143,7 +128,7 @@ static void write_shard(struct buffer *out, uint32_t shard, const struct shard_f
     json_write_member_number(out, "cold_jobs", figures->cold_jobs);
     json_write_member_number(out, "checkpoints", figures->checkpoints);
     json_write_member_number(out, "checkpoints_failed", figures->checkpoints_failed);
-    write_time(out, "last_checkpoint_at", done_ms ? done_ms + clock_skew_ms() : 0);
+    json_write_member_time(out, "last_checkpoint_at", done_ms ? done_ms + clock_skew_ms() : 0);
     if (done_ms)
         json_write_member_number(out, "last_checkpoint_ms", (uint64_t)figures->checkpoint_took_ms);
     json_write_member_number(out, "spare_bytes", figures->spare_bytes);

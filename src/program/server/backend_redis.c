@@ -352,12 +352,6 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
 
 /* ---- GET /v1/server ---- */
 
-static void write_flag(struct buffer *out, const char *name, bool value)
-{
-    json_write_member(out, name);
-    buffer_append_text(out, value ? "true" : "false");
-}
-
 static void write_master(struct buffer *out, const struct redis_shard_summary *view)
 {
     char master[300];
@@ -379,8 +373,8 @@ static void write_shard(struct buffer *out, uint32_t shard, const struct redis_s
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", shard);
     write_master(out, view);
-    write_flag(out, "connected", view->is_up);
-    write_flag(out, "accepting", !view->is_full);
+    json_write_member_bool(out, "connected", view->is_up);
+    json_write_member_bool(out, "accepting", !view->is_full);
     if (view->version && view->version[0])
         json_write_member_text(out, "redis_version", slice_of(view->version));
     json_write_member_number(out, "replicas", view->replicas);

@@ -250,8 +250,7 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
     sql_figures(backend->self, &figures);
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", 0);
-    json_write_member(out, "connected");
-    buffer_append_text(out, figures.is_up ? "true" : "false");
+    json_write_member_bool(out, "connected", figures.is_up);
     json_write_member_number(out, "waiting_calls", (uint64_t)figures.waiting);
     json_write_member_number(out, "reconnects", figures.reconnects);
     buffer_append_byte(out, '}');

@@ -112,11 +112,7 @@ static void write_forecast(struct store_state *state, struct buffer *out,
         buffer_append_i64(out, per_hour);
     else
         buffer_append_text(out, "null");
-    json_write_member(out, "full_at");
-    if (full_ms)
-        json_write_time(out, clock_wall_ms() + full_ms);
-    else
-        buffer_append_text(out, "null");
+    json_write_member_time(out, "full_at", full_ms ? clock_wall_ms() + full_ms : 0);
 }
 
 static void write_disk(struct store_state *state, struct buffer *out)

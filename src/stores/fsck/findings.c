@@ -174,12 +174,6 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
 
 /* ---- as JSON ---- */
 
-static void flag(struct buffer *out, const char *key, bool value)
-{
-    json_write_member(out, key);
-    buffer_append_text(out, value ? "true" : "false");
-}
-
 static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsck_shard *shard)
 {
     buffer_append_byte(out, '{');
@@ -220,7 +214,7 @@ static void emit_finding_json(struct buffer *out, const struct fsck_finding *fin
                                     : finding->cure == FSCK_REPAIR  ? "repair"
                                     : finding->cure == FSCK_SALVAGE ? "salvage"
                                                                     : "restore"));
-    flag(out, "mended", finding->is_mended);
+    json_write_member_bool(out, "mended", finding->is_mended);
     json_write_member_text(out, "text", slice_of(finding->text));
     buffer_append_byte(out, '}');
 }
@@ -246,7 +240,7 @@ static void emit_kept_json(struct buffer *out, const struct fsck_report *report)
 void fsck_emit_json(struct buffer *out, const struct fsck_report *report)
 {
     buffer_append_byte(out, '{');
-    flag(out, "clean", !report->finding_count && !*report->error);
+    json_write_member_bool(out, "clean", !report->finding_count && !*report->error);
     if (*report->error)
         json_write_member_text(out, "error", slice_of(report->error));
     json_write_member_number(out, "finding_count", report->finding_count);

@@ -58,17 +58,6 @@ static bool cold_list_add(struct cold_list *list, struct cold_job job)
 
 /* ---- the slots to read ---- */
 
-/* Returns whether a job comes after the last one of the previous page. */
-static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
-{
-    const struct queue_cursor *after = &walk->after;
-    if (!walk->has_cursor)
-        return true;
-    if (due_ms != after->due_ms)
-        return due_ms > after->due_ms;
-    return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->shard;
-}
-
 /* Returns whether cold jobs of the section may match the list's state. */
 static bool section_is_asked_for(const struct cold_list *list, enum job_section section)
 {
@@ -108,7 +97,7 @@ static bool cold_list_look_at(struct cold_list *list, const struct depot_run *ru
     if (section != SECTION_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
         return false;
     if (entry->topic != topic || !alive_test(&run->alive, slot) ||
-        !is_past_cursor(list->walk, job.due_ms, job.sequence))
+        !walk_is_past_cursor(list->walk, job.due_ms, job.sequence))
         return true;
     return cold_list_add(list, job);
 }
@@ -173,7 +162,7 @@ static bool kept_look_at(struct cold_list *list, const struct depot_run *run, ui
                            .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
     if (entry->topic != topic || !alive_test(&run->alive, slot) ||
         entry->when_ms + list->skew_ms <= list->now_ms ||
-        !is_past_cursor(list->walk, job.due_ms, job.sequence))
+        !walk_is_past_cursor(list->walk, job.due_ms, job.sequence))
         return true;
     return cold_list_add(list, job);
 }
@@ -407,7 +396,7 @@ static bool cold_job_show(struct cold_list *list, const struct walk *walk, struc
             return false;
         cold_job_view(&record.job, cold, key, now, out);
     }
-    if (is_past_cursor(walk, out->due_ms, out->sequence) &&
+    if (walk_is_past_cursor(walk, out->due_ms, out->sequence) &&
         (!walk->state || walk->state == out->state))
         return true;
     engine_view_fini(out);

@@ -304,9 +304,7 @@ static void route_watch(struct handle *handle, uint32_t shard, struct slice topi
 
 static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, struct slice topic)
 {
-    struct queue *part = &local->handles[reactor]->parts[shard].queue;
-    if (part->on_ready)
-        part->on_ready(part->on_ready_owner, topic);
+    queue_report_ready(&local->handles[reactor]->parts[shard].queue, topic);
 }
 
 static void ready_there(struct letter *letter)

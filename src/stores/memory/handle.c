@@ -432,9 +432,9 @@ static void event_notify(struct memory_handle *handle, const struct notification
     struct queue *queue = &handle->queue;
     struct slice topic = slice_make(notification->topic, notification->topic_bytes);
     if (!notification->event && watch_find(handle->watches, topic))
-        queue->on_ready(queue->on_ready_owner, topic);
-    else if (notification->event && queue->on_event)
-        queue->on_event(queue->on_event_owner, notification->event, topic);
+        queue_report_ready(queue, topic);
+    else if (notification->event)
+        queue_report_event(queue, notification->event, topic);
 }
 
 void memory_handle_step(struct memory_handle *handle)

@@ -178,8 +178,7 @@ static void emit_shard_json(struct buffer *out, uint32_t index,
 void redis_fsck_emit_json(struct buffer *out, const struct redis_fsck_report *report)
 {
     buffer_append_byte(out, '{');
-    json_write_member(out, "clean");
-    buffer_append_text(out, is_clean(report) ? "true" : "false");
+    json_write_member_bool(out, "clean", is_clean(report));
     if (*report->error)
         json_write_member_text(out, "error", slice_of(report->error));
     json_write_member_number(out, "finding_count", report->finding_count);

@@ -245,8 +245,7 @@ static void watches_notify(struct redis_shard *shard)
         assert(name.len <= sizeof topic);
         memcpy(topic, watch->topic, name.len); /* the watch may be freed by the callback */
         list_remove(&watch->ready);
-        if (shard->queue.on_ready)
-            shard->queue.on_ready(shard->queue.on_ready_owner, name);
+        queue_report_ready(&shard->queue, name);
     }
 }
 
@@ -306,8 +305,7 @@ static void events_notify(struct redis_shard *shard)
     while (left-- && !list_is_empty(&shard->events)) {
         struct topic_event *event = list_entry(shard->events.next, struct topic_event, list);
         list_remove(&event->list);
-        if (shard->queue.on_event)
-            shard->queue.on_event(shard->queue.on_event_owner, event->event, event_topic(event));
+        queue_report_event(&shard->queue, event->event, event_topic(event));
         event_free(shard, event);
     }
 }

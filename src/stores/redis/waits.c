@@ -516,26 +516,12 @@ static void on_info(struct queue *queue, struct queue_info *out)
 static bool same_part(const struct queue *queue, struct slice topic, struct slice id,
                       struct slice once)
 {
-    const struct queue *below = ((const struct redis_waits *)(const void *)queue)->below;
-    return !below->ops->same_part || below->ops->same_part(below, topic, id, once);
+    const struct redis_waits *waits = (const struct redis_waits *)(const void *)queue;
+    return queue_is_same_part(waits->below, topic, id, once);
 }
 
 static const struct queue_ops ops = {
     .submit = on_submit, .watch = on_watch, .info = on_info, .same_part = same_part};
-
-static void on_ready(void *owner, struct slice topic)
-{
-    struct queue *queue = owner;
-    if (queue->on_ready)
-        queue->on_ready(queue->on_ready_owner, topic);
-}
-
-static void on_event(void *owner, enum queue_event event, struct slice topic)
-{
-    struct queue *queue = owner;
-    if (queue->on_event)
-        queue->on_event(queue->on_event_owner, event, topic);
-}
 
 /* ---- steps and life cycle ---- */
 
@@ -593,9 +579,7 @@ struct redis_waits *redis_waits_new(struct queue *below)
     list_init(&waits->all);
     list_init(&waits->soon);
     list_init(&waits->pushes);
-    below->on_ready = on_ready;
-    below->on_event = on_event;
-    below->on_ready_owner = below->on_event_owner = &waits->queue;
+    queue_report_as(below, &waits->queue);
     return waits;
 }
 

@@ -44,8 +44,7 @@ void sql_hints_look(struct sql_hints *hints)
 
 static void notify_event(struct sql_hints *hints, enum queue_event event, struct slice topic)
 {
-    if (hints->queue->on_event)
-        hints->queue->on_event(hints->queue->on_event_owner, event, topic);
+    queue_report_event(hints->queue, event, topic);
 }
 
 void sql_hints_doubt(struct sql_hints *hints)
@@ -74,8 +73,8 @@ void sql_hints_notify_ready(struct sql_hints *hints, int64_t now_ms)
         }
         topic->next_ms = INT64_MAX; /* a take or a check sets the next one */
         sql_topic_plan_changed(plan, topic);
-        if (!was_paused && hints->queue->on_ready)
-            hints->queue->on_ready(hints->queue->on_ready_owner, topic->entry.key);
+        if (!was_paused)
+            queue_report_ready(hints->queue, topic->entry.key);
     }
 }
 
