@@ -563,6 +563,8 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
         engine_release_stored(shard->engine, record.done.topic, counted);
         return -ENOENT;
     }
+    if (!depot_prepare_hold(shard->depot, counted))
+        return -ENOMEM;
     return engine_load(shard->engine, &record, counted, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
 }
 

@@ -93,8 +93,7 @@ struct depot_run {
     uint64_t alive_bytes; /* total size of the records of alive slots */
     uint64_t file_bytes;
     _Atomic uint64_t freed; /* number of punched bytes of the file */
-    /* A bit for each slot whose job is in memory; allocated with the first. Written by the
-     * owner. */
+    /* A bit for each slot whose job is in memory; of a run that an earlier process made, allocated with the first. Written by the owner. */
     _Atomic uint64_t *_Atomic in_memory;
     uint32_t *moved; /* by slot: its slot in the new run plus 1, or 0. Only while a victim */
     /* Number of dead slots at the start of each section: as of the catalog being written, as of the
@@ -127,8 +126,10 @@ struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number)
 
 /* ---- cold jobs: in alive slots, and not in memory ---- */
 
-/* Records that the slot's job entered or left memory. Ignores slots without a run. Silently does
- * nothing if out of memory. */
+/* Allocates what depot_hold_slot needs for the run of a slot, which may have been made by an earlier process. False: out of memory. Owner only. */
+bool depot_prepare_hold(struct depot *depot, struct record_place place);
+/* Records that the slot's job entered or left memory. Ignores slots without a run. If a start that replays the log is out of memory, the
+ * forecast counts the jobs of the run twice. */
 void depot_hold_slot(struct depot *depot, struct record_place place, bool in_memory);
 /* Returns whether cold slots of the run count: false while the run is being installed or if its
  * jobs are already in another run. Owner only. */

@@ -120,7 +120,9 @@ static struct depot_run *wrap(struct depot *depot, struct depot_build *build)
 {
     struct depot_run *run = calloc(1, sizeof *run);
 
-    if (!run || !alive_init(&run->alive, build->slots)) {
+    if (!run || !alive_init(&run->alive, build->slots) || !depot_run_prepare_hold(run)) {
+        if (run)
+            alive_fini(&run->alive);
         free(run);
         return NULL;
     }

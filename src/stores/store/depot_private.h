@@ -86,6 +86,8 @@ struct depot_table *depot_table_new(struct depot *depot, struct keys *keys);
 /* Returns the number of bytes of the run's file that are holes. */
 uint64_t depot_run_freed(const struct run *run);
 void depot_run_free(struct depot_run *run);
+/* Allocates the marks of jobs in memory. False: out of memory. */
+bool depot_run_prepare_hold(struct depot_run *run);
 void depot_table_free(struct depot_table *table);
 void depot_path(const struct depot *depot, const char *name, char out[PATH_MAX]);
 void depot_unlink_run(struct depot *depot, uint32_t number);

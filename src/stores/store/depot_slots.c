@@ -56,6 +56,23 @@ enum depot_release depot_release(struct depot *depot, struct record_place place,
     return DEPOT_RELEASED;
 }
 
+bool depot_run_prepare_hold(struct depot_run *run)
+{
+    _Atomic uint64_t *words = atomic_load_explicit(&run->in_memory, memory_order_relaxed);
+
+    if (words)
+        return true;
+    words = calloc(alive_bytes(run->alive.slots) / 8, sizeof *words);
+    atomic_store_explicit(&run->in_memory, words, memory_order_release);
+    return words;
+}
+
+bool depot_prepare_hold(struct depot *depot, struct record_place place)
+{
+    struct depot_run *run = run_of(depot->view, place);
+    return !run || depot_run_prepare_hold(run);
+}
+
 void depot_hold_slot(struct depot *depot, struct record_place place, bool in_memory)
 {
     struct depot_run *run = run_of(depot->view, place);
@@ -64,11 +81,9 @@ void depot_hold_slot(struct depot *depot, struct record_place place, bool in_mem
 
     if (!run || place.at >= run->alive.slots)
         return;
+    if (in_memory && !depot_run_prepare_hold(run))
+        return;
     words = atomic_load_explicit(&run->in_memory, memory_order_relaxed);
-    if (!words && in_memory) {
-        words = calloc(alive_bytes(run->alive.slots) / 8, sizeof *words);
-        atomic_store_explicit(&run->in_memory, words, memory_order_release);
-    }
     if (!words)
         return;
     word = atomic_load_explicit(&words[place.at / 64], memory_order_relaxed);
