@@ -111,8 +111,11 @@ def test_fsck_corrects_the_entries_of_tried_jobs(mariadb, start_server):
     assert client.take("marked", wait="100ms") == []
 
 
-def test_groups_without_jobs_are_removed(mariadb, start_server):
-    assert groups_are_removed(mariadb, start_server("--store", mariadb.url))
+def test_groups_that_were_not_used_for_a_day_are_removed(mariadb, start_server):
+    def let_a_day_pass():
+        mariadb.do("UPDATE tarry.grp SET idle_since = idle_since - 86400001 WHERE idle_since IS NOT NULL")
+
+    assert groups_are_removed(mariadb, start_server("--store", mariadb.url), let_a_day_pass)
 
 
 def test_a_group_is_pushed_in_a_transaction(mariadb, start_server):

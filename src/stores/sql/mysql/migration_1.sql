@@ -564,6 +564,8 @@ BEGIN
         ON w.topic = f.topic AND w.grp = f.grp STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.grp = f.grp
       SET k.in_flight = k.in_flight - w.freed, k.next_seq = IF(w.due < k.next_due, 0, k.next_seq), k.held_until = GREATEST(k.held_until, COALESCE(w.held, 0)),
         k.next_due = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807)), k.open_at = LEAST(k.next_due, COALESCE(w.due, 9223372036854775807));
+    UPDATE tarry.server_grps f STRAIGHT_JOIN tarry.grp k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.grp = f.grp
+      SET k.idle_since = IF(k.next_due < 9223372036854775807 OR k.in_flight > 0, NULL, COALESCE(k.idle_since, p_now));
     DELETE x FROM tarry.server_grps f STRAIGHT_JOIN tarry.server_notes s ON s.topic = f.topic AND s.grp = f.grp
       STRAIGHT_JOIN tarry.grp_note x FORCE INDEX (PRIMARY) ON x.n = s.n;
     DELETE FROM tarry.server_notes;
