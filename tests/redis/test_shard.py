@@ -4,6 +4,7 @@ import concurrent.futures
 import random
 import time
 
+import abi
 import pytest
 import redis
 import state
@@ -300,3 +301,24 @@ def test_a_call_after_a_failed_one_counts_what_was_written(shard):
     shard.check = True
     assert shard.stats("t").cancelled == 1
     assert shard.push("t", job("d"))[0][0] == CREATED
+
+
+def test_a_killed_call_changes_no_other_shard(shard):
+    """A function that Redis kills leaves in Lua what it has changed. The next call may be for another shard, and may fail before it has read anything."""
+    text, looks = abi.library(), b"local more = core_more()\nparts.look()"
+    assert text.count(looks) == 1
+    other = Shard(shard.client, "{tarry:1}")
+    other.hello()
+    core = shard.client.get(other.core)
+    shard.client.execute_command("FUNCTION", "LOAD", "REPLACE", text.replace(looks, b"sequence, core_is_changed = 5, true\n" + looks))
+    shard.client.execute_command("ACL", "SETUSER", "blind", "reset", "on", ">sesame", "~*", "&*", "+@all", "-mget")
+    blind = redis.Redis(**{**shard.client.connection_pool.connection_kwargs, "username": "blind", "password": "sesame"})
+    try:
+        shard.call("look")
+        with pytest.raises(redis.exceptions.ResponseError):
+            Shard(blind, other.tag).push("t", job("a"))
+        assert shard.client.get(other.core) == core
+    finally:
+        blind.close()
+        shard.client.execute_command("ACL", "DELUSER", "blind")
+        shard.client.execute_command("FUNCTION", "LOAD", "REPLACE", text)

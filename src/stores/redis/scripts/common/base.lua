@@ -49,7 +49,7 @@ local core_kept -- the text of the core that the variables above still show afte
 
 -- Parses the core's text; returns false if it is unreadable.
 local function core_open(text)
-    if text and text == core_kept and not core_is_changed then
+    if text and text == core_kept then
         next_before = next_ms
         return true
     end
@@ -194,7 +194,8 @@ end
 -- keys, exactly while the shard's slot is moving (README.md, "A slot that moves"). Returns the core's text.
 local function reach(keys, ticket, name)
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest, batches.known, batches.changed, parts.has_mail, parts.version, parts.renewing = {}, {}, NONE, nil, nil, nil, nil, nil
+    known_topics, met_topics, soonest, batches.known, batches.changed, keeping.changed, parts.has_mail, parts.version, parts.renewing = {}, {}, NONE, nil, nil, nil, nil, nil, nil
+    if core_is_changed then core_is_changed, core_kept = false, nil end -- a call that was killed left it so
     name = name or last_name
     local time = call('TIME')
     local us = time[2] + 0
