@@ -233,9 +233,10 @@ static void expect_waits_for(const char *id, uint64_t members)
 /* Waits until the batch of `id` waits for so many members. With several shards, a stop and an expiry reach the others a moment later. */
 static void await_members(const char *id, uint64_t members)
 {
-    enum { LOOKS_MAX = 1000 };
+    enum { PATIENCE_US = 20 * 1000 * 1000 };
+    int64_t until_us = clock_boot_us() + PATIENCE_US;
     struct queue_waiting waiting = waiting_of(id);
-    for (int i = 0; driver()->shards > 1 && i < LOOKS_MAX; i++) {
+    while (driver()->shards > 1 && clock_boot_us() < until_us) {
         if (batch_waits_for(&waiting.counts, waiting.on_dead) == members)
             break;
         driver_rest();

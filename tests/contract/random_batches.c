@@ -4,6 +4,7 @@
  */
 #include "directed.h"
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "queue/life.h"
 #include "unit/cases.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 
 enum { WAITING = 4, MEMBERS = 6, JOBS = WAITING + MEMBERS, STEPS = 80, RUNS = 12, NACKS_MAX = 3 };
-enum { LEASE_MS = 24 * 3600 * 1000, DELAY_MS = 3600 * 1000, LOOKS_MAX = 2000, CALLS_MAX = 16 };
+enum { LEASE_MS = 24 * 3600 * 1000, DELAY_MS = 3600 * 1000, CALLS_MAX = 16 };
+enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 /* A batch. Batches and members of the past stay, so that numbers are not used again. */
 struct set {
@@ -387,9 +389,10 @@ static const char *difference(int at)
 /* With several shards, a stop and an expiry reach the others a moment later. */
 static void compare(void)
 {
+    int64_t until_us = clock_boot_us() + PATIENCE_US;
     for (int at = 0; at < JOBS; at++) {
         const char *what = difference(at);
-        for (int i = 0; what && w->client.driver->shards > 1 && i < LOOKS_MAX; i++) {
+        while (what && w->client.driver->shards > 1 && clock_boot_us() < until_us) {
             driver_rest();
             what = difference(at);
         }
