@@ -136,8 +136,11 @@ class ClientTest < Minitest::Test
     worker = Tarry::Worker.new(Tarry::Client.new("http://127.0.0.1:1"), "t", lease: 60, logger: nil) { nil }
     worker.send(:begin_jobs, Array.new(2) { Tarry::Job.allocate })
     lost, held = worker.instance_variable_get(:@waiting).dup
+    freed = 0
     worker.send(:finish, [[lost, :lost]])
+    worker.instance_variable_get(:@freed).define_singleton_method(:signal) { freed += 1 }
     assert_same held, worker.send(:next_job)
+    assert_equal 1, freed, "its slot is free for a take"
   end
 
   # Each thread that wakes takes its turn at the lock: a hundred that woke for nothing stopped a worker for seconds on a busy machine.

@@ -289,7 +289,10 @@ module Tarry
     end
 
     def job_to_begin?
-      @waiting.shift while @waiting.first&.answered # its lease is lost
+      while @waiting.first&.answered # its lease is lost
+        @waiting.shift
+        @freed.signal
+      end
       !@waiting.empty? && !@stopping
     end
 
