@@ -85,9 +85,11 @@ class Postgres:
         self.server.do("VACUUM ANALYZE")
         self.is_planned_empty = True
 
-    def has_new_plans(self):
-        """Returns whether the servers have noticed that the tables have grown."""
-        return self.server.do("SELECT min(reltuples) > 5000 FROM pg_class WHERE oid IN ('tarry.job'::regclass, 'tarry.finished'::regclass)")
+    def await_new_plans(self):
+        """Waits until the servers have noticed that the tables have grown, and statements that began before that have ended."""
+        eventually(lambda: self.server.do("SELECT min(reltuples) > 5000 FROM pg_class WHERE oid IN ('tarry.job'::regclass, 'tarry.finished'::regclass)"), 60)
+        now = self.server.do("SELECT clock_timestamp()::text")
+        eventually(lambda: self.server.do(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'tarry' AND state = 'active' AND query_start < '{now}'"), 60)
 
     def leave_deleted_rows(self, rows, topic, due):
         """Jobs of the topic that are gone, which is called after the column that counts them."""
@@ -227,7 +229,7 @@ def measure(database_class, jobs, is_planned_empty=False):
         nonlocal begin
         database.fill(jobs)
         if is_planned_empty:
-            eventually(database.has_new_plans, 60)
+            database.await_new_plans()
         begin = database.log_path().stat().st_size
 
     with database.server, tempfile.TemporaryDirectory() as directory:
