@@ -137,11 +137,12 @@ static void wait_close(struct ends_wait *wait)
 static void wait_finish(struct ends_wait *wait)
 {
     struct ends_job few[4], *jobs = few;
-    if (wait->count > sizeof few / sizeof few[0] && !(jobs = malloc(wait->count * sizeof *jobs)))
-        wait->count = 1; /* only the first is shown */
+    size_t count = wait->count;
+    if (count > sizeof few / sizeof few[0] && !(jobs = malloc(count * sizeof *jobs)))
+        count = 1; /* only the first is shown */
     if (!jobs)
         jobs = few;
-    for (size_t i = 0; i < wait->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct ends_item *item = &wait->items[i];
         bool has_job = item->has_ended && item->reply && item->reply->job_count;
         jobs[i] = (struct ends_job){.topic = item->name.topic,
@@ -150,7 +151,7 @@ static void wait_finish(struct ends_wait *wait)
                                     .job = has_job ? &item->reply->jobs[0] : NULL};
     }
     wait_leave(wait);
-    wait->done(wait->owner, wait->tag, jobs, wait->count);
+    wait->done(wait->owner, wait->tag, jobs, count);
     if (jobs != few)
         free(jobs);
     wait_close(wait);

@@ -5,6 +5,7 @@
  * reply to the level above; then the closes. So it works with every store that has batches, and a call that stopped
  * half-way may be repeated.
  */
+#include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/push.h"
 #include "api/routes.h"
@@ -542,6 +543,7 @@ static bool begin_batch(struct http_call *call, struct http_fault *fault)
     }
     http_gate_keep(call->exchange, call->caller);
     http_exchange_hold_back(call->exchange);
+    api_pushers_note(call->exchange, batched->copy->pushes, batched->count);
     push_level(batched);
     return true;
 }

@@ -162,11 +162,13 @@ void api_consumers_note(struct api_consumers *consumers, struct slice topic, str
 
 enum { PUSHED_TOPICS_MAX = 32 /* recorded of one request */ };
 
-/* Returns the name of the connection's caller, or its address without the port. */
-static struct slice pusher_name(const struct http_connection *connection,
-                                char address[PEER_TEXT_BYTES])
+/* Returns the name of the caller, or its address without the port. A call that continues after its handler has its own
+ * caller, since the connection may then have another one. */
+static struct slice pusher_name(const struct http_exchange *exchange, char address[PEER_TEXT_BYTES])
 {
-    const struct access_caller *caller = connection->gate.caller;
+    const struct http_connection *connection = exchange->connection;
+    const struct access_caller *caller =
+        exchange->caller ? exchange->caller : connection->gate.caller;
     if (caller && caller->kind != ACCESS_ANYONE)
         return caller->name;
     peer_emit(&connection->peer, address);
@@ -185,7 +187,7 @@ void api_pushers_note(struct http_exchange *exchange, const struct queue_push *p
         return;
     connection->pushed_ms = now_ms;
     char address[PEER_TEXT_BYTES];
-    struct slice name = pusher_name(connection, address);
+    struct slice name = pusher_name(exchange, address);
     struct api_consumers *pushers = api_consumers_of(exchange->front->shared)->pushers;
     uint32_t topics = 0;
     for (size_t i = 0; i < count && topics < PUSHED_TOPICS_MAX; i++) {
@@ -198,7 +200,8 @@ void api_pushers_note(struct http_exchange *exchange, const struct queue_push *p
 }
 
 /* Writes the callers that pushed last, the latest first. */
-static void write_pushers(struct buffer *out, struct api_consumers *pushers, struct slice name)
+static void write_pushers(struct buffer *out, struct api_consumers *pushers, struct slice name,
+                          int64_t now_ms)
 {
     const struct consumer *latest[API_PUSHERS_SHOWN];
     size_t count = 0;
@@ -207,6 +210,8 @@ static void write_pushers(struct buffer *out, struct api_consumers *pushers, str
     for (struct consumer *at = topic ? consumer_table_first(&topic->consumers) : NULL; at;
          at = consumer_table_next(&topic->consumers, at)) {
         size_t place = count;
+        if (at->seen_ms < now_ms - API_CONSUMERS_KEPT_MS)
+            continue;
         while (place && latest[place - 1]->seen_ms < at->seen_ms)
             place--;
         if (place == API_PUSHERS_SHOWN)
@@ -384,14 +389,15 @@ static bool write_holders(struct buffer *out, const struct holder_census *census
 
 static void census_answer(struct http_exchange *exchange, struct holder_census *census)
 {
-    census_add_seen(census, api_consumers_of(census->front->shared), clock_wall_ms());
+    int64_t now_ms = clock_wall_ms();
+    census_add_seen(census, api_consumers_of(census->front->shared), now_ms);
     struct buffer *body = http_answer_start(exchange);
     if (!write_holders(body, census)) {
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
     write_pushers(body, api_consumers_of(census->front->shared)->pushers,
-                  slice_make(census->topic, census->topic_bytes));
+                  slice_make(census->topic, census->topic_bytes), now_ms);
     buffer_append_text(body, census->is_cut ? ",\"complete\":false}" : ",\"complete\":true}");
     http_answer_end_json(exchange, 200);
 }

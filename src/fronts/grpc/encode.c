@@ -130,7 +130,7 @@ static void write_end(struct buffer *out, const struct queue_end *end, bool with
     wire_text(out, 33, slice_of(end->outcome ? job_end_name(end->outcome) : ""));
     wire_time(out, 34, end->finished_ms);
     wire_duration(out, 35, end->duration_ms);
-    wire_u64(out, 37, end->result.len);
+    wire_u64(out, 37, end->result.len + end->omitted_bytes);
     if (!with_result || !end->result.len)
         return;
     size_t begin = wire_begin(out, 36, end->result.len + end->result_type.len + 16);

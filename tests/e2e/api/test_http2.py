@@ -13,6 +13,7 @@ import time
 import pytest
 from frames import ACK, CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, PING, PREFACE, PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, STREAM_CLOSED, WINDOW_UPDATE, Answer, Closed, Peer, literal, request
 from server import eventually
+from tokens import Token, TokenFile
 
 pytestmark = pytest.mark.plain("the frames are written to a plain socket")
 TAKE = "/v1/topics/orders/take"
@@ -139,6 +140,21 @@ def test_events_are_one_stream_among_others(start_server):
         peer.wait_for(lambda: b"event: " in peer.answers[events].body and b'"a"' in peer.answers[events].body)
         peer.reset(events)
         assert peer.call("GET", "/readyz").status == 200
+
+
+def test_a_batch_that_is_read_in_pieces_is_recorded_with_its_own_caller(start_server, tmp_path):
+    tokens = [Token(name, ["push", "read"]) for name in ("importer", "other")]
+    TokenFile(tmp_path / "tokens", *tokens)
+    server = start_server("--tokens", tmp_path / "tokens")
+    importer, other = ([("authorization", "Bearer " + token.secret)] for token in tokens)
+    lines = b'{"topic":"orders","body":[' + b"1," * 500 + b"1]}\n"
+    with Peer(server.port) as peer:
+        batch = peer.open(request("POST", "/v1/jobs", [("content-type", "application/x-ndjson"), *importer]), end=False)
+        peer.send_body(batch, lines * 1000)
+        assert peer.call("GET", "/v1/topics/orders", fields=other).status in (200, 404)  # while the batch is read
+        assert peer.wait(batch).status in (200, 201)
+        found = json.loads(peer.call("GET", "/v1/topics/orders/consumers", fields=importer).body)
+        assert [one["caller"] for one in found["pushers"]] == ["importer"]
 
 
 # ---- jobs that are not delivered ----

@@ -195,9 +195,10 @@ def test_the_callers_that_push_to_a_topic_are_shown(start_server, tmp_path):
 @pytest.mark.plain("a client with a token has a name")
 def test_a_pusher_without_a_name_is_shown_by_its_address(start_server):
     server = start_server()
-    client = server.client()
-    client.push("anonymous")
-    assert [one["caller"] for one in client.good("GET", "/v1/topics/anonymous/consumers")["pushers"]] == ["127.0.0.1"]
+    server.client().push("anonymous")
+    server.client().good("POST", "/v1/batches", b'{"job":{"topic":"reports","id":"w"},"members":[{"topic":"parts","id":"m"}]}', {"Content-Type": "application/json"})
+    for topic in ("anonymous", "reports", "parts"):
+        assert [one["caller"] for one in server.client().good("GET", f"/v1/topics/{topic}/consumers")["pushers"]] == ["127.0.0.1"], topic
     shown = server.cli("consumers", "anonymous")
     assert b"no consumer takes from it" in shown.stderr and b"pushed by 127.0.0.1, " in shown.stderr
 
@@ -219,6 +220,7 @@ def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_p
     client.close()
     clock.sleep(23.5 * 3600)
     assert consumers() == ["closer-2"]
+    assert client.good("GET", "/v1/topics/ended/consumers")["pushers"] == []
     for n in range(501):  # more than half of the room of a topic
         client.good("POST", f"/v1/topics/ended/take?consumer=pod-{n}")
     client.close()

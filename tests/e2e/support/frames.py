@@ -104,8 +104,13 @@ class Peer:
     def call(self, method, path, body=None, fields=()):
         if len(body or b"") <= 65535:
             return self.wait(self.open(request(method, path, fields), body))
-        stream, at = self.open(request(method, path, fields), end=False), 0
-        answer = self.answers[stream]
+        stream = self.open(request(method, path, fields), end=False)
+        self.send_body(stream, body)
+        return self.wait(stream)
+
+    def send_body(self, stream, body):
+        """Sends a body as the server allows it."""
+        answer, at = self.answers[stream], 0
         while at < len(body) and not answer.ended and answer.reset is None:
             part = body[at:at + min(self.rooms[0], self.rooms[stream], 16384)]
             if part:
@@ -113,7 +118,6 @@ class Peer:
                 at += len(part)
             else:
                 self.read()  # until the server allows more
-        return self.wait(stream)
 
     def reset(self, stream, code=CANCEL):
         self.send(RST_STREAM, 0, stream, struct.pack(">I", code))

@@ -3,6 +3,7 @@
 
 #include "unit/cases.h"
 #include "unit/claim.h"
+#include "unit/fault_calls.h"
 
 enum { WAITS_MAX = 8, LONG_MS = 1000 };
 
@@ -111,7 +112,11 @@ static bool count_bytes(void *ctx, int64_t bytes)
     return true;
 }
 
-static const struct queue_find names[] = {{{"t", 1}, {"1", 1}}, {{"t", 1}, {"2", 1}}};
+static const struct queue_find names[] = {{{"t", 1}, {"1", 1}},
+                                          {{"t", 1}, {"2", 1}},
+                                          {{"t", 1}, {"3", 1}},
+                                          {{"t", 1}, {"4", 1}},
+                                          {{"t", 1}, {"5", 1}}};
 
 static struct ends_order order(size_t count, bool any)
 {
@@ -159,6 +164,24 @@ CLAIM(results_that_a_wait_keeps_are_counted)
         assert_int_equal(room, has);
         ends_free(ends);
     }
+}
+
+CLAIM(a_wait_without_memory_for_its_answer_shows_the_first_job_and_frees_all)
+{
+    struct ends *ends = begin(4);
+    struct ends_order all = order(COUNT_OF(names), false);
+    const int64_t whole = (int64_t)COUNT_OF(names) * RESULT_BYTES;
+    ends_count_bytes(ends, count_bytes, NULL);
+    room = whole;
+    assert_non_null(ends_wait(ends, &all, 0));
+    for (size_t i = 1; i < COUNT_OF(names); i++)
+        end_first();
+    calls_left = 1; /* after the copy of the last job */
+    end_first();
+    assert_true(calls_left < 0 && seen.calls == 1 && seen.count == 1 && seen.ended == 1);
+    settle();
+    assert_int_equal(room, whole);
+    ends_free(ends);
 }
 
 CLAIM(a_wait_for_all_ends_with_the_last_job)
