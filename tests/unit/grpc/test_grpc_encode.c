@@ -133,7 +133,8 @@ CLAIM_BETWEEN(writes_the_size_of_a_result_that_is_left_out, set_up, tear_down)
 {
     const struct queue_end end = {.outcome = JOB_END_ACKED, .omitted_bytes = 300};
     const struct queue_job job = {
-        .job = {.topic = slice_of("sums"), .id = slice_of("a"), .state = JOB_FINISHED}, .end = &end};
+        .job = {.topic = slice_of("sums"), .id = slice_of("a"), .state = JOB_FINISHED},
+        .end = &end};
     encode_ended(&out, &job);
     Tarry__V1__Job *read = decode(&tarry__v1__job__descriptor);
     assert_string_equal(read->outcome, "acked");
