@@ -9,6 +9,7 @@
 
 enum {
     PAGE = 100,
+    PROBE = 16,    /* those that fire often come first, and are in time again soon after a step */
     LATE_MS = 1000 /* a schedule that is handled later than this has missed a step of the clock */
 };
 
@@ -22,7 +23,7 @@ struct tzdata {
     int64_t look_ms;      /* of the alarm; 0: no alarm is set */
     bool is_scanning, is_stopping;
     bool is_outdated;   /* a scan is needed */
-    bool is_probe;      /* the scan only reads the next schedule */
+    bool is_probe;      /* the scan only reads the next schedules */
     bool has_schedules; /* as far as this server knows */
 };
 
@@ -109,7 +110,9 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     }
     tzdata->has_schedules = tzdata->has_schedules || reply->job_count;
     if (tzdata->is_probe) {
-        bool is_late = reply->job_count && scan_is_outdated(tzdata, &reply->jobs[0].job);
+        bool is_late = false;
+        for (size_t i = 0; i < reply->job_count && !is_late; i++)
+            is_late = scan_is_outdated(tzdata, &reply->jobs[i].job);
         tzdata->is_probe = false;
         if (is_late && !tzdata->is_stopping)
             scan_begin(tzdata);
@@ -136,7 +139,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
 static void scan_page(struct tzdata *tzdata)
 {
     const struct queue_list list = {.topic = slice_of(SCHEDULES_TOPIC),
-                                    .limit = tzdata->is_probe ? 1 : PAGE,
+                                    .limit = tzdata->is_probe ? PROBE : PAGE,
                                     .cursor = buffer_slice(&tzdata->cursor),
                                     .with_body = true};
     queue_list(tzdata->queue, &list, (struct queue_reply_to){.done = on_listed, .owner = tzdata});

@@ -4,8 +4,8 @@
  * TZDATA_LOOK_MS. Before this server has handled a schedule in a zone, it checks only the version,
  * every TZDATA_IDLE_MS.
  *
- * Each check also reads the next schedule. If its job is due after its fire, the clock of the store has
- * stepped since, and all schedules are compared.
+ * Each check also reads the next schedules. If the job of one is due after its fire, the clock of the
+ * store has stepped since, and all schedules are compared.
  *
  * Used on the reactor's thread.
  */

@@ -406,3 +406,17 @@ def test_a_schedule_continues_after_the_clock_of_its_store_was_set_back_and_forw
         eventually(lambda: last() > end, 60)
         times = sorted(epoch(job.split("@")[1]) for job in found)
         assert times == list(range(times[0], times[-1] + 1))
+
+
+@pytest.mark.thorough("waits for the check of the clock, 5 s")
+def test_a_rare_schedule_is_in_time_after_a_step_beside_a_frequent_one(start_server):
+    """The one that fires often is the next one, and is in time again a second after the step."""
+    library = fake_time_library(readable_directory())
+    clock = FakeClock(library.parent / "store.clock")
+    with RedisServer(env={name: value for name, value in clock.env(library).items() if name != "ASAN_OPTIONS"}) as store:
+        client, found = start_server("--store", store.url).client(), []
+        for name, rules in {"often": {"every": "1s", "missed": "none"}, "rare": {"every": "30m", "missed": "all", "grace": "10h"}}.items():
+            client.good("PUT", f"/v1/schedules/{name}", json.dumps({"topic": "fires", "zone": "Europe/Berlin", **rules}).encode())
+        assert eventually(lambda: drain(client, found) or found, 20)
+        clock.step(3600 * 1000)
+        assert eventually(lambda: drain(client, found) or any(job.startswith("rare@") for job in found), 60)
