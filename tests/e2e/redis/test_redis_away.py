@@ -1,9 +1,12 @@
 """tarry serve on a Redis that goes and comes back, or has no time or no room."""
 
+import json
+import random
 import signal
 import threading
 import time
 
+import pytest
 from client import job_path, request_bytes
 from redis_servers import RedisServer
 from redis_serving import info, metric, push_answer, ready, works
@@ -57,35 +60,90 @@ def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_
         assert sum(wanted) == 20 * 1000 and max(wanted) < 2000, wanted
 
 
-def purge_with_a_stop(redis, client, count):
-    """Stops Redis as soon as a purge has begun. Returns the answer."""
-    for first in range(0, count, 1000):
-        client.push_batch([{"topic": "stopped", "id": str(first + number), "delay": "1h"} for number in range(1000)])
-    jobs = redis.client()
-    answers = []
-    purging = threading.Thread(target=lambda: answers.append(client.call("POST", "/v1/topics/stopped/purge")))
-    purging.start()
-    eventually(lambda: jobs.hlen("{tarry:0}:job:stopped") < count, pause=0)
-    redis.proc.send_signal(signal.SIGSTOP)
-    purging.join()
-    redis.proc.send_signal(signal.SIGCONT)
-    eventually(lambda: client.call("GET", "/v1/topics/stopped").ok, 60)
-    return answers[0]
+BULK_JOBS, STEP_MAX = 6000, 1000
+BULK_CALLS = {  # call -> state of the jobs before, method, path
+    "purge": ("delayed", "POST", "/purge"),
+    "delete": ("delayed", "DELETE", ""),
+    "cancel": ("delayed", "POST", "/cancel?id_prefix=j"),
+    "reschedule": ("delayed", "POST", "/reschedule?id_prefix=j&delay=3h"),
+    "run": ("delayed", "POST", "/run?id_prefix=j"),
+    "redrive": ("dead", "POST", "/redrive"),
+    "redrive_by_filter": ("dead", "POST", "/redrive?id_prefix=j"),
+}
 
 
-def test_a_purge_that_stops_in_the_middle_reports_the_purged_jobs(start_server):
-    """The step under way is not reported, and may have been carried out."""
-    count, step = 10_000, 500
+class Bulk:
+    """A topic, and a call that changes all its jobs."""
+
+    def __init__(self, client, name):
+        self.client, (self.state, self.method, path) = client, BULK_CALLS[name]
+        self.path = f"/v1/topics/bulk{path}"
+
+    def fill(self):
+        self.client.call("DELETE", "/v1/topics/bulk")
+        self.client.put_topic("bulk", max_attempts=1)
+        delay = {"delay": "1h"} if self.state == "delayed" else {}
+        for first in range(0, BULK_JOBS, 1000):
+            self.client.push_batch([{"topic": "bulk", "id": f"j{first + number}", **delay} for number in range(1000)])
+            if self.state == "dead":
+                leases = [job["lease"] for job in self.client.take("bulk", max=1000)]
+                self.client.good("POST", "/v1/nack", json.dumps({"leases": leases}).encode(), {"Content-Type": "application/json"})
+        assert self.counts()[self.state] == BULK_JOBS
+
+    def counts(self):
+        return self.client.topic("bulk")["counts"]
+
+    def changed(self):
+        if "reschedule" in self.path:
+            later = int((time.time() + 2 * 3600) * 1000)
+            return self.client.good("POST", f"/v1/topics/bulk/reschedule?due_after={later}&delay=3h&dry_run=true")["jobs"]
+        return BULK_JOBS - self.counts()[self.state]
+
+    def call(self):
+        return self.client.call(self.method, self.path, b"")
+
+    def stop_in_the_middle(self, redis):
+        """Calls again and again and stops Redis meanwhile, until the answer counts some of the jobs."""
+        self.fill()
+        began = time.monotonic()
+        assert self.call().json()["jobs"] == BULK_JOBS
+        takes, pick, answers = time.monotonic() - began, random.Random(1), []
+        for _ in range(40):
+            self.fill()
+            calling = threading.Thread(target=lambda: answers.append(self.call()))
+            calling.start()
+            time.sleep(takes * pick.uniform(0.1, 0.9))
+            redis.proc.send_signal(signal.SIGSTOP)
+            calling.join()
+            redis.proc.send_signal(signal.SIGCONT)
+            eventually(lambda: self.client.call("GET", "/v1/topics").ok, 60)
+            if not answers[-1].ok and "jobs" in answers[-1].json():
+                return answers[-1]
+        raise AssertionError(f"no stop came in the middle: {[answer.body for answer in answers]}")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", BULK_CALLS)
+def test_a_bulk_call_that_redis_does_not_answer_reports_the_changed_jobs(start_server, name):
+    """The step under way is not reported. Redis may have carried it out."""
     with RedisServer() as redis:
-        client = start_server("--store", redis.url, "--store-timeout", "2s", "--shards", "1").client(120)
-        for _ in range(20):
-            answer = purge_with_a_stop(redis, client, count)
-            if not answer.ok and "jobs" in answer.json():
-                break  # the stop came neither too late nor in the first step
-        assert (answer.status, answer.code) == (503, "unavailable")
-        purged = count - client.topic("stopped")["counts"]["delayed"]
-        assert purged - answer.json()["jobs"] in (0, step)
+        bulk = Bulk(start_server("--store", redis.url, "--store-timeout", "1s", "--shards", "1").client(120), name)
+        answer = bulk.stop_in_the_middle(redis)
+        assert (answer.status, answer.code) == (503, "unavailable"), answer.body
+        assert 0 < answer.json()["jobs"] <= bulk.changed() <= answer.json()["jobs"] + STEP_MAX and bulk.changed() < BULK_JOBS
         assert "the rest is unchanged" not in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", BULK_CALLS)
+def test_a_full_redis_carries_out_bulk_calls(start_server, name):
+    with RedisServer() as redis:
+        server = start_server("--store", redis.url, "--shards", "1")
+        bulk = Bulk(server.client(120), name)
+        bulk.fill()
+        redis.config("maxmemory", 1)
+        answer = bulk.call()
+        assert answer.ok and answer.json()["jobs"] == BULK_JOBS, answer.body
+        assert server.terminate() == 0
 
 
 def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_server):
