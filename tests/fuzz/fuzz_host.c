@@ -1,6 +1,6 @@
 /* Names in Host: names of the server, and names that it may have. The first
  * byte is the length of the list of names, the rest is the Host. */
-#include "http/host.h"
+#include "http/site.h"
 
 #include "claim.h"
 

@@ -4,7 +4,7 @@
 
 #include "api/push.h"
 #include "api/topics.h"
-#include "http/meta.h"
+#include "http/query.h"
 #include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

@@ -26,7 +26,7 @@ LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"
 BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": tuple(wing for wing in WINGS if wing != "kafka")}
 # Unit tests of rooms that have wings, or of their replacements; and of text.
 TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", "test_target_setting", "test_text",
-         "test_hex", "test_http_host", "test_http_media", "test_http_request", "test_job", "test_json", "test_url")
+         "test_hex", "test_http_host", "test_api_media", "test_http_request", "test_job", "test_json", "test_url")
 
 
 @pytest.fixture(scope="module", params=BUILDS)

@@ -2,6 +2,7 @@
 #include "api/answers.h"
 
 #include "api/job_json.h"
+#include "api/media.h"
 #include "api/push.h"
 #include "api/routes.h"
 #include "api/state.h"
@@ -9,8 +10,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "http/exchange.h"
-#include "http/format.h"
-#include "http/media.h"
+#include "http/route.h"
 #include "job/json.h"
 #include "queue/status.h"
 
@@ -82,7 +82,7 @@ bool api_result_check(const struct http_front *front, struct slice type, struct 
         return http_fault_set(fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
                               "the content type has more than %d bytes",
                               JOB_CONTENT_TYPE_BYTES_MAX);
-    if (!http_media_is_valid(type))
+    if (!api_media_is_valid(type))
         return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
                               "the content type of a result must be printable ASCII");
     return result.len <= most ||
@@ -259,7 +259,7 @@ static bool take_result(struct answers_reading *reading)
     struct slice type = call->request->content_type;
     struct queue_answer *answer = &reading->answers[0];
     answer->result = call->request->body;
-    answer->result_type = http_media_is_form(type) ? (struct slice){0} : type;
+    answer->result_type = api_media_is_form(type) ? (struct slice){0} : type;
     return check_result(reading, answer);
 }
 
@@ -428,7 +428,7 @@ static bool read_again(const struct http_call *call, struct queue_again *again,
 {
     const struct http_fields *fields = &call->query->fields;
     struct slice type = call->request->content_type;
-    if (http_media_is_form(type))
+    if (api_media_is_form(type))
         type = (struct slice){0};
     if (call->query->lease_count != 1)
         return http_fault_set(

@@ -3,8 +3,8 @@
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "base/json_write.h"
-#include "http/format.h"
 #include "http/quota.h"
+#include "http/route.h"
 #include "queue/ends.h"
 #include "queue/status.h"
 

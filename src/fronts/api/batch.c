@@ -1,7 +1,7 @@
 #include "api/batch.h"
 
+#include "api/media.h"
 #include "base/clock.h"
-#include "http/media.h"
 #include "job/json.h"
 
 #include <assert.h>
@@ -160,10 +160,9 @@ static bool begins_array(struct slice body)
 
 void api_batch_begin(struct api_batch_reader *reader, struct slice body, struct slice type)
 {
-    *reader =
-        (struct api_batch_reader){.body = body,
-                                  .is_array = begins_array(body) && !http_media_is_lines(type),
-                                  .is_json = job_type_is_json(type)};
+    *reader = (struct api_batch_reader){.body = body,
+                                        .is_array = begins_array(body) && !api_media_is_lines(type),
+                                        .is_json = job_type_is_json(type)};
 }
 
 enum api_batch_step api_batch_check(struct api_batch_reader *reader, struct http_fault *fault)

@@ -9,6 +9,7 @@
 #include "api/batch.h"
 #include "api/consumers.h"
 #include "api/job_json.h"
+#include "api/media.h"
 #include "api/routes.h"
 #include "api/state.h"
 #include "api/trace.h"
@@ -16,7 +17,6 @@
 #include "http/connection.h"
 #include "http/exchange.h"
 #include "http/input.h"
-#include "http/media.h"
 #include "net/reactor.h"
 #include "queue/status.h"
 
@@ -449,7 +449,7 @@ static void push_many(struct http_call *call)
     push->has_carry = api_trace_is_on(call) && api_trace_batch(call, &push->carry);
     push->has_span = exchange->span;
     push->is_restore = call->query->fields.restore;
-    push->wants_lines = http_media_is_lines(call->request->accept);
+    push->wants_lines = api_media_is_lines(call->request->accept);
     list_init(&push->task.list);
     list_add_last(&api->batches, &push->list);
     api_batch_begin(&push->reader, call->request->body, call->request->content_type);

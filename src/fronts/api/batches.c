@@ -14,7 +14,7 @@
 #include "base/json_levels.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
-#include "http/format.h"
+#include "http/route.h"
 #include "queue/copy.h"
 #include "queue/members.h"
 #include "queue/status.h"

@@ -4,8 +4,8 @@
 #include "api/routes.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
-#include "http/format.h"
-#include "http/meta.h"
+#include "http/query.h"
+#include "http/route.h"
 #include "queue/search.h"
 #include "queue/status.h"
 

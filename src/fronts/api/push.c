@@ -3,6 +3,7 @@
 #include "api/await.h"
 #include "api/consumers.h"
 #include "api/job_json.h"
+#include "api/media.h"
 #include "api/routes.h"
 #include "api/trace.h"
 #include "base/clock.h"
@@ -11,9 +12,8 @@
 #include "base/text.h"
 #include "http/connection.h"
 #include "http/exchange.h"
-#include "http/format.h"
-#include "http/media.h"
-#include "http/meta.h"
+#include "http/query.h"
+#include "http/route.h"
 #include "job/json.h"
 #include "queue/status.h"
 
@@ -281,7 +281,7 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
         return read_item_text(item, key, value, &push->id);
     case MEMBER_CONTENT_TYPE:
         return read_item_text(item, key, value, &push->content_type) &&
-               (http_media_is_valid(push->content_type) ||
+               (api_media_is_valid(push->content_type) ||
                 http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
                                "'content_type' must be printable ASCII"));
     case MEMBER_META:
@@ -364,7 +364,7 @@ static bool check_body_levels(struct slice content_type, struct slice body,
 
 static bool check_content_type(struct slice content_type, struct http_fault *fault)
 {
-    return http_media_is_valid(content_type) ||
+    return api_media_is_valid(content_type) ||
            http_fault_set(
                fault, PROBLEM_BAD_OPTION, 0,
                "the Content-Type must be printable ASCII; write other letters as %%XX, as in "
@@ -611,7 +611,7 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
 {
     struct http_front *front = call->front;
     struct slice type = push->content_type, body = push->body;
-    bool is_form = type.len && http_media_is_form(type), is_json = job_type_is_json(type);
+    bool is_form = type.len && api_media_is_form(type), is_json = job_type_is_json(type);
     struct json_value object;
     size_t error_at = 0;
     *is_sound = false;

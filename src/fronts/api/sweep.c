@@ -1,8 +1,8 @@
 #include "api/sweep.h"
 #include "api/state.h"
 
-#include "http/format.h"
-#include "http/meta.h"
+#include "http/query.h"
+#include "http/route.h"
 #include "queue/status.h"
 
 static bool sweep_is_wanted(void *owner, uint64_t tag)

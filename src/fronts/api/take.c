@@ -3,14 +3,14 @@
 
 #include "api/consumers.h"
 #include "api/job_json.h"
+#include "api/media.h"
 #include "api/routes.h"
 #include "api/state.h"
 #include "api/trace.h"
 #include "base/clock.h"
 #include "base/timestamp.h"
 #include "http/connection.h"
-#include "http/format.h"
-#include "http/media.h"
+#include "http/route.h"
 #include "http/unsent.h"
 
 #include <inttypes.h>
@@ -78,7 +78,7 @@ static const char *write_raw(struct http_exchange *exchange, const struct queue_
     write_number_field(exchange, "Tarry-Priority", job->priority);
     write_meta_fields(exchange, job->meta);
     if (job->content_type.len && job->content_type.len <= JOB_CONTENT_TYPE_BYTES_MAX &&
-        http_media_is_valid(job->content_type)) {
+        api_media_is_valid(job->content_type)) {
         memcpy(type, job->content_type.at, job->content_type.len);
         type[job->content_type.len] = 0;
         return type;

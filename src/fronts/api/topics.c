@@ -8,7 +8,7 @@
 #include "base/json_write.h"
 #include "base/url.h"
 #include "http/exchange.h"
-#include "http/format.h"
+#include "http/route.h"
 #include "job/json.h"
 #include "queue/door.h"
 

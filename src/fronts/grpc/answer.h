@@ -5,7 +5,7 @@
 #define TARRY_GRPC_ANSWER_H
 
 #include "http/exchange.h"
-#include "http/format.h"
+#include "http/route.h"
 
 #define GRPC_CONTENT_TYPE "application/grpc"
 

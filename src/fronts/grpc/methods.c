@@ -9,7 +9,7 @@
 #include "api/state.h"
 #include "api/trace.h"
 #include "base/clock.h"
-#include "http/meta.h"
+#include "http/query.h"
 #include "queue/status.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "http/channel.h"
-#include "http/http1.h"
 #include "http/http2.h"
 #include "http/input.h"
 #include "http/output.h"

@@ -40,7 +40,7 @@ struct http_parser {
     struct http_framing framing;
     const struct http_route
         *refuser; /* route in whose format the current request is refused; NULL: as a problem */
-    uint16_t cors_origin; /* origin of the page that made the last request (cors.h), or 0 */
+    uint16_t cors_origin; /* origin of the page that made the last request (site.h), or 0 */
     bool is_blocked;      /* requests are held back */
     bool is_heavy;        /* its request waits for a loop iteration with enough time */
     bool is_starved;      /* the budget had no memory for the bytes of the last read */

@@ -20,7 +20,7 @@
 #include "http/dispatch.h"
 
 #include "base/text.h"
-#include "http/cors.h"
+#include "http/site.h"
 
 /* ---- routing ---- */
 

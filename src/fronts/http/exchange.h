@@ -44,14 +44,14 @@ struct http_exchange {
     struct ends_wait *ends; /* wait for the ends of jobs, or NULL */
     bool answered;          /* `reply` is complete and waits to be sent in order */
     bool is_head, is_http_1_0;
-    uint16_t cors_origin; /* origin of the page that makes the request (cors.h), or 0 */
+    uint16_t cors_origin; /* origin of the page that makes the request (site.h), or 0 */
     bool waits, wants_raw, wants_lines;
     enum http_bodies bodies;      /* bodies in a list */
     bool is_dry_run;              /* for a sweep */
     bool is_single;               /* the call settles one lease, given in the query */
     uint16_t status_counted;      /* by the metrics, if the answer has another one; or 0 */
     bool is_plural;               /* a list was given, if only of one: each item has its result */
-    struct audit_change *change;  /* see change.c; NULL: the call changes nothing */
+    struct audit_change *change;  /* see http_change_begin; NULL: the call changes nothing */
     struct trace_span *span;      /* span of a sampled push, or NULL */
     const char *outcome;          /* code of the problem in the answer */
     struct access_caller *caller; /* reference, kept if it is needed after the handler; else NULL */

@@ -39,8 +39,8 @@ struct http_shared;
 struct http_options {
     struct listeners *listeners; /* open listeners to accept from; must outlive the front */
     struct feed_desk *desk;      /* source of events, or NULL */
-    const char *allowed_hosts;   /* further host names (host.h) or NULL; must outlive the front */
-    const char *cors_origins;    /* allowed origins (cors.h) or NULL; must outlive the front */
+    const char *allowed_hosts;   /* further host names (site.h) or NULL; must outlive the front */
+    const char *cors_origins;    /* allowed origins (site.h) or NULL; must outlive the front */
     uint64_t body_bytes_max;     /* limit of one job's body; 1 MiB */
     uint64_t result_bytes_max;   /* limit of the result of a job; 64 KiB */
     uint64_t batch_bytes_max;    /* limit of a batch push; 16 MiB */

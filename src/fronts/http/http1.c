@@ -1,11 +1,10 @@
-#include "http/http1.h"
-
+/* HTTP/1.1 and 1.0 on a connection: requests one after the other, answers in their order. */
 #include "http/connection.h"
-#include "http/cors.h"
 #include "http/dispatch.h"
 #include "http/input.h"
 #include "http/phase.h"
-#include "http/status.h"
+#include "http/site.h"
+#include "http/state.h"
 #include "http/stream.h"
 #include "http/unsent.h"
 

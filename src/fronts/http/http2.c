@@ -263,9 +263,9 @@ static nghttp2_session *new_session(struct http2 *http2)
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_closed);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
     nghttp2_option_set_no_auto_window_update(option, 1);
-    nghttp2_option_set_no_closed_streams(option, 1); /* http2_closed.h */
+    nghttp2_option_set_no_closed_streams(option, 1); /* http2_peer.h */
     nghttp2_option_set_max_deflate_dynamic_table_size(option, TABLE_BYTES);
-    /* Resets are counted here (http2_flood.h), by those that no answer makes up for. */
+    /* Resets are counted here (http2_peer.h), by those that no answer makes up for. */
     nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX);
     (void)nghttp2_session_server_new3(&session, callbacks, http2, option, &memory);
 

@@ -8,7 +8,7 @@
  *
  * A request that waits, is held back or has a body in memory is counted as in HTTP/1.1. The window
  * of the connection grows only while the budget has memory. Floods of frames end the connection
- * (http2_flood.h). A build without HTTP/2 has absent/http2.c in place of this.
+ * (http2_peer.h). A build without HTTP/2 has absent/http2.c in place of this.
  *
  * Runs on the reactor thread.
  */

@@ -2,9 +2,9 @@
 
 #include "base/large.h"
 #include "base/timestamp.h"
-#include "http/cors.h"
 #include "http/exchange.h"
 #include "http/input.h"
+#include "http/site.h"
 #include "http/stream.h"
 #include "http/unsent.h"
 

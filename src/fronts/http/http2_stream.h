@@ -9,8 +9,7 @@
 #define TARRY_HTTP_HTTP2_STREAM_H
 
 #include "http/connection_state.h"
-#include "http/http2_closed.h"
-#include "http/http2_flood.h"
+#include "http/http2_peer.h"
 
 #include <nghttp2/nghttp2.h>
 

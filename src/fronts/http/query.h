@@ -13,7 +13,9 @@
 #ifndef TARRY_HTTP_QUERY_H
 #define TARRY_HTTP_QUERY_H
 
+#include "base/buffer.h"
 #include "base/json_read.h"
+#include "http/fault.h"
 #include "http/request.h"
 #include "job/record.h"
 #include "queue/queue.h"
@@ -256,5 +258,14 @@ struct queue_when http_fields_when(const struct http_fields *fields, enum queue_
 
 /* Returns a description of valid values of the option, or NULL if the option does not exist. */
 const char *http_option_values(const char *name);
+
+/* ---- meta: the string map of a job ---- */
+
+/* Adds a name and a value given by a client. */
+bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
+                   struct http_fault *fault);
+
+/* Splits `NAME:VALUE` or `NAME:` of an option. Returns false for other text. */
+bool http_meta_split(struct slice text, struct slice *name, struct slice *value);
 
 #endif

@@ -15,9 +15,9 @@
 #include "base/slab.h"
 #include "http/front.h"
 #include "http/gate.h"
-#include "http/host.h"
 #include "http/query.h"
 #include "http/route.h"
+#include "http/site.h"
 #include "net/budget.h"
 
 #include <pthread.h>
@@ -263,5 +263,15 @@ static inline const char *http_target_state(const struct http_hooks *hooks, stru
 }
 /* Refuses `what`, since push delivery is disabled. Returns false. */
 bool http_delivery_refuse(struct http_fault *fault, const char *what);
+
+/* ---- statuses of answers ---- */
+
+/* Returns the index of a status in the counters, below HTTP_STATUSES; that of 500 if it is not
+ * listed. */
+size_t http_status_index(uint16_t status);
+/* Returns the HTTP status at an index, or 0 at the end. */
+uint16_t http_status_at(size_t index);
+/* Returns the status line and the name of the field that always follows it. */
+const char *http_status_line(uint16_t status);
 
 #endif

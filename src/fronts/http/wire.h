@@ -73,4 +73,6 @@ struct http_wire {
     size_t (*unsent)(const struct http_exchange *exchange);
 };
 
+extern const struct http_wire http1_wire; /* HTTP/1.1; http2.h switches to HTTP/2 */
+
 #endif

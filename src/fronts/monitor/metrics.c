@@ -3,10 +3,10 @@
  * metrics_*.c files, each with its rows. */
 #include "monitor/metrics.h"
 #include "api/consumers.h"
+#include "api/media.h"
 #include "api/state.h"
 #include "base/metric.h"
 #include "http/exchange.h"
-#include "http/media.h"
 #include "monitor/metrics_requests.h"
 #include "monitor/metrics_server.h"
 #include "monitor/metrics_topics.h"
@@ -331,8 +331,8 @@ static void get_metrics(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct queue_info info = {0};
-    bool is_open = http_media_prefers(call->request->accept, "application/openmetrics-text",
-                                      "1.0.0", "text/plain", "0.0.4");
+    bool is_open = api_media_prefers(call->request->accept, "application/openmetrics-text", "1.0.0",
+                                     "text/plain", "0.0.4");
     queue_info(front->queue, &info);
     http_gate_keep(call->exchange, call->caller);
     struct scrape *scrape = scrape_new(front, call->exchange, &info,

@@ -1,7 +1,7 @@
 #include "monitor/metrics_requests.h"
 
 #include "http/exchange.h"
-#include "http/status.h"
+#include "http/state.h"
 
 #include <pthread.h>
 #include <string.h>

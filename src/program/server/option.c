@@ -4,8 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/timestamp.h"
-#include "http/cors.h"
-#include "http/host.h"
+#include "http/site.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "api/batch.h"
 #include "api/topics.h"
-#include "http/meta.h"
 #include "http/problem.h"
 #include "http/query.h"
 

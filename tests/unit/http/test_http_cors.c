@@ -1,7 +1,6 @@
 /* Pages of other sites that may use the API, and the answers to their browsers. */
-#include "http/cors.h"
 
-#include "http/host.h"
+#include "http/site.h"
 #include "unit/cases.h"
 #include "unit/claim.h"
 

@@ -1,5 +1,5 @@
-#include "http/host.h"
 #include "http/problem.h"
+#include "http/site.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -1,21 +1,21 @@
-#include "http/media.h"
+#include "api/media.h"
 
 #include "http/request.h"
 #include "job/json.h"
 
-bool http_media_is_lines(struct slice type)
+bool api_media_is_lines(struct slice type)
 {
     type = job_type_plain(type);
     return http_is(type, "application/x-ndjson") || http_is(type, "application/ndjson") ||
            http_is(type, "application/jsonl");
 }
 
-bool http_media_is_form(struct slice type)
+bool api_media_is_form(struct slice type)
 {
     return http_is(job_type_plain(type), "application/x-www-form-urlencoded");
 }
 
-bool http_media_is_valid(struct slice type)
+bool api_media_is_valid(struct slice type)
 {
     for (size_t i = 0; i < type.len; i++)
         if (type.at[i] < 0x20 || type.at[i] > 0x7e)
@@ -89,8 +89,8 @@ static int type_weight(struct slice accept, const char *type, const char *versio
     return most;
 }
 
-bool http_media_prefers(struct slice accept, const char *first, const char *first_version,
-                        const char *second, const char *second_version)
+bool api_media_prefers(struct slice accept, const char *first, const char *first_version,
+                       const char *second, const char *second_version)
 {
     int weight = type_weight(accept, first, first_version);
     return weight > 0 && weight >= type_weight(accept, second, second_version);

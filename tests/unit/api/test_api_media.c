@@ -1,4 +1,4 @@
-#include "http/media.h"
+#include "api/media.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"
@@ -38,8 +38,8 @@ CLAIM(a_client_gets_the_type_it_would_rather_have)
 {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].accept,
-                   http_media_prefers(slice_of(rows[i].accept), "application/openmetrics-text",
-                                      "1.0.0", "text/plain", "0.0.4") == rows[i].is_open);
+                   api_media_prefers(slice_of(rows[i].accept), "application/openmetrics-text",
+                                     "1.0.0", "text/plain", "0.0.4") == rows[i].is_open);
 }
 
 CLAIMS_MAIN(NULL, NULL)

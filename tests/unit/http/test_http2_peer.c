@@ -1,5 +1,4 @@
-#include "http/http2_closed.h"
-#include "http/http2_flood.h"
+#include "http/http2_peer.h"
 
 #include "unit/claim.h"
 

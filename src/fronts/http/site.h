@@ -1,5 +1,5 @@
 /*
- * host: checks the names by which a server may be called and the pages that may call it.
+ * site: the names by which a server may be called, and the pages that may call it.
  *
  * A browser runs programs of strangers on the machine of the server. Two checks protect against
  * them. First, the name in `Host` must be one of the server's own. Otherwise a foreign name that
@@ -12,18 +12,27 @@
  * listener that is not limited to loopback (an address cannot be owned by a stranger); the
  * configured names.
  *
- * Not thread-safe.
+ * Pages of other sites may use the API if their origin is configured (the Fetch standard, "CORS
+ * protocol"). A browser lets a page read an answer, or send more than a plain form, only if the
+ * server names the origin of the page in header fields. Without configured origins no field is
+ * sent. Credentials of the browser (cookies, certificates) are never allowed: a page sends its
+ * token in Authorization.
+ *
+ * Not thread-safe; the functions http_cors_… are pure.
  */
-#ifndef TARRY_HTTP_HOST_H
-#define TARRY_HTTP_HOST_H
+#ifndef TARRY_HTTP_SITE_H
+#define TARRY_HTTP_SITE_H
 
+#include "base/buffer.h"
 #include "http/request.h"
+
+/* ---- names of the server ---- */
 
 enum { HTTP_HOST_LAST_BYTES = 64 };
 
 struct http_hosts {
     struct slice names;   /* see http_host_names_check; must outlive this */
-    struct slice origins; /* further allowed origins, see cors.h; must outlive this */
+    struct slice origins; /* further allowed origins, see http_cors_check; must outlive this */
     bool has_any_address; /* every address is an accepted name */
     size_t last_len;
     char last[HTTP_HOST_LAST_BYTES]; /* the Host accepted last, which most requests repeat */
@@ -55,5 +64,25 @@ static inline bool http_hosts_admit(struct http_hosts *hosts, const struct http_
         return true;
     return http_hosts_evaluate(hosts, request, fault);
 }
+
+/* ---- pages of other sites ---- */
+
+/* Checks a list of origins as a browser sends them, separated by commas or blanks:
+ * "https://console.example", "http://localhost:3000". On false, *bad is the invalid origin. */
+bool http_cors_check(struct slice origins, struct slice *bad);
+
+/* Returns the position of the origin in the list, from 1, or 0 if it is not in the list. */
+uint16_t http_cors_find(struct slice origins, struct slice origin);
+
+/* Returns whether the request is a preflight request. */
+bool http_cors_is_preflight(const struct http_request *request);
+/* Writes the header fields of its answer: the methods of the path (`allow`, as in the field Allow)
+ * and which of the fields that the page requests are allowed. */
+void http_cors_emit_preflight(const struct http_request *request, struct slice allow,
+                              struct buffer *out);
+
+/* Writes the header fields of any other answer. `index` is the result of http_cors_find for its
+ * request. */
+void http_cors_emit(struct slice origins, uint16_t index, struct buffer *out);
 
 #endif
