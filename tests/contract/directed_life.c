@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { HOUR_MS = 3600 * 1000, LEASE_MS = 60 * 1000, FILLERS = 40 };
+enum { HOUR_MS = 3600 * 1000, LEASE_MS = 60 * 1000, TTL_MS = 1000, FILLERS = 40 };
 
 /* Brings the job "a" into the state. It was delivered once before it waits or died. Returns the lease of that
  * delivery; empty without a lease. */
@@ -252,6 +252,149 @@ static void end_of_the_ttl_follows_the_rules(void **state)
     }
 }
 
+/* ---- kept jobs ---- */
+
+static const struct queue_job *kept_job(void)
+{
+    struct client *client = &w->client;
+    client_begin(client);
+    struct queue_reply_to to = client_add(client);
+    queue_get_finished(client->queue, slice_of("t"), slice_of("a"), to);
+    client_sent(client);
+    client_wait(client);
+    const struct queue_reply *reply = &client->calls[0].outcome.reply;
+    bool is_kept = reply->status == QUEUE_OK && reply->jobs[0].job.state == JOB_FINISHED;
+    return is_kept ? &reply->jobs[0] : NULL;
+}
+
+static enum queue_status answer_as(struct queue_answer answer)
+{
+    const struct queue_reply *reply = world_answer(w, &answer, 1);
+    if (w->fault[0])
+        fail_msg("%s", w->fault);
+    return reply->results[0].status;
+}
+
+/* Takes the job and reports its progress. */
+static struct slice hold(bool request)
+{
+    struct slice lease = take_as("a", "worker", LEASE_MS);
+    const struct queue_answer progress = {
+        .verb = QUEUE_EXTEND, .lease = lease, .lease_ms = LEASE_MS, .progress = slice_of("half")};
+    assert_int_equal(answer_as(progress), QUEUE_OK);
+    if (request)
+        assert_int_equal(request_cancel("a"), QUEUE_REQUESTED);
+    return lease;
+}
+
+static void ack_with_result(struct slice lease)
+{
+    assert_int_equal(answer_as((struct queue_answer){.verb = QUEUE_ACK,
+                                                     .lease = lease,
+                                                     .result = slice_of("result"),
+                                                     .result_type = slice_of("text/x")}),
+                     QUEUE_OK);
+}
+
+/* Ends the job "a", which is ready. */
+static void end_by(enum life_way way)
+{
+    struct queue_push next = a_push_in("a", HOUR_MS);
+    switch (way) {
+    case LIFE_BY_ACK:
+    case LIFE_BY_ACK_AFTER_REQUEST:
+        ack_with_result(hold(way == LIFE_BY_ACK_AFTER_REQUEST));
+        break;
+    case LIFE_BY_CANCEL_DEAD:
+        assert_int_equal(refuse(hold(false), "no"), QUEUE_OK);
+        assert_int_equal(cancel("a"), QUEUE_CANCELLED);
+        break;
+    case LIFE_BY_CANCEL_WAITING:
+        assert_int_equal(nack(hold(false), HOUR_MS, "later"), QUEUE_OK);
+        assert_int_equal(cancel("a"), QUEUE_CANCELLED);
+        break;
+    case LIFE_BY_NACK_AFTER_REQUEST:
+        assert_int_equal(nack(hold(true), HOUR_MS, "no"), QUEUE_CANCELLED);
+        break;
+    case LIFE_BY_LEASE_END_AFTER_REQUEST:
+        (void)hold(true);
+        pass(LEASE_MS + 2);
+        break;
+    case LIFE_BY_TTL:
+        pass(TTL_MS + 2);
+        break;
+    case LIFE_BY_PURGE:
+        topic_call(QUEUE_TOPIC_PURGE);
+        break;
+    case LIFE_BY_REPLACEMENT:
+        assert_int_equal(push(next), QUEUE_REPLACED);
+        break;
+    case LIFE_BY_AGAIN:
+        assert_int_equal(again_in(hold(false), HOUR_MS), QUEUE_CREATED);
+        break;
+    case LIFE_BY_SUCCESSOR: {
+        struct slice lease = hold(false);
+        next.on_conflict = CONFLICT_AFTER;
+        assert_int_equal(push(next), QUEUE_CREATED);
+        ack_with_result(lease);
+    }
+    }
+}
+
+static void check_kept(const struct life_end_case *row, const struct life_keep_case *keep,
+                       bool keeps_body)
+{
+    const struct queue_job *job = kept_job();
+    if (!row->end || !keep->kept_ms) {
+        if (job)
+            fail_msg("%s, %s: it is kept", row->name, keep->name);
+        return;
+    }
+    if (!job)
+        fail_msg("%s, %s: it is not kept", row->name, keep->name);
+    if (job->end->outcome != row->end)
+        fail_msg("%s, %s: outcome %d", row->name, keep->name, (int)job->end->outcome);
+    if (!slice_is(job->end->result, row->has_result ? "result" : "") ||
+        !slice_is(job->end->result_type, row->has_result ? "text/x" : ""))
+        fail_msg("%s, %s: another result", row->name, keep->name);
+    if (!slice_is(job->job.consumer, row->has_holder ? "worker" : "") ||
+        !slice_is(job->job.progress, row->has_holder ? "half" : ""))
+        fail_msg("%s, %s: another holder or progress", row->name, keep->name);
+    if (job->end->has_body != keeps_body || !slice_is(job->job.body, keeps_body ? "body of a" : ""))
+        fail_msg("%s, %s: another body", row->name, keep->name);
+    pass(keep->kept_ms - 100);
+    if (!kept_job())
+        fail_msg("%s, %s: no longer kept before its time has passed", row->name, keep->name);
+    pass(200);
+    if (kept_job())
+        fail_msg("%s, %s: still kept after its time has passed", row->name, keep->name);
+}
+
+static void end_of_a_job_keeps_it_by_the_rules(void **state)
+{
+    (void)state;
+    if (!w->client.driver->keeps_finished)
+        skip();
+    for (size_t i = 0; i < LIFE_CASES(life_end_cases); i++)
+        for (size_t k = 0; k < LIFE_CASES(life_keep_cases); k++) {
+            const struct life_end_case *row = &life_end_cases[i];
+            const struct life_keep_case *keep = &life_keep_cases[k];
+            struct queue_push job = a_push("a");
+            if (row->way == LIFE_BY_AGAIN && w->client.driver->lacks & DRIVER_LACKS_AGAIN)
+                continue;
+            begin_case();
+            put((struct topic_settings){.keep_finished_ms = keep->topic_ms,
+                                        .keep_body = (i + k) % 2});
+            job.has_keep_finished = keep->has_own;
+            job.keep_finished_ms = keep->own_ms;
+            if (row->way == LIFE_BY_TTL)
+                job.policy.ttl_ms = TTL_MS;
+            push(job);
+            end_by(row->way);
+            check_kept(row, keep, (i + k) % 2);
+        }
+}
+
 const struct CMUnitTest directed_life[] = {
     CLAIM(push_onto_every_state_follows_the_rules),
     CLAIM(change_of_every_state_follows_the_rules),
@@ -259,5 +402,6 @@ const struct CMUnitTest directed_life[] = {
     CLAIM(answer_and_end_of_a_lease_follow_the_rules),
     CLAIM(end_of_a_lease_starts_the_successor_by_the_rules),
     CLAIM(end_of_the_ttl_follows_the_rules),
+    CLAIM(end_of_a_job_keeps_it_by_the_rules),
 };
 const size_t directed_life_count = sizeof directed_life / sizeof directed_life[0];

@@ -239,6 +239,70 @@ static const struct life_expire_case life_expire_cases[] = {
     {"expired, kept as dead", true, LIFE_DIED},
 };
 
+/* ---- kept jobs ---- */
+
+enum { LIFE_KEEP_MS = 3600 * 1000 };
+
+/* How long jobs are kept, by their push and by their topic. */
+struct life_keep_case {
+    const char *name;
+    bool has_own;
+    int64_t own_ms, topic_ms;
+    int64_t kept_ms; /* 0: not at all */
+};
+
+static const struct life_keep_case life_keep_cases[] = {
+    {"neither", false, 0, 0, 0},
+    {"the topic", false, 0, LIFE_KEEP_MS, LIFE_KEEP_MS},
+    {"the push", true, LIFE_KEEP_MS, 0, LIFE_KEEP_MS},
+    {"the push, for longer than the topic", true, 2 * LIFE_KEEP_MS, LIFE_KEEP_MS, 2 * LIFE_KEEP_MS},
+    {"the push, for less than the topic", true, LIFE_KEEP_MS, 2 * LIFE_KEEP_MS, LIFE_KEEP_MS},
+    {"the topic, but not the push", true, 0, LIFE_KEEP_MS, 0},
+};
+
+/* How a job ends. */
+enum life_way {
+    LIFE_BY_ACK = 1, /* with a result */
+    LIFE_BY_ACK_AFTER_REQUEST,
+    LIFE_BY_CANCEL_WAITING,
+    LIFE_BY_CANCEL_DEAD,
+    LIFE_BY_NACK_AFTER_REQUEST,
+    LIFE_BY_LEASE_END_AFTER_REQUEST,
+    LIFE_BY_TTL,
+    LIFE_BY_PURGE,
+    LIFE_BY_REPLACEMENT,
+    LIFE_BY_AGAIN,
+    LIFE_BY_SUCCESSOR /* an ack, which starts a successor */
+};
+
+struct life_end_case {
+    const char *name;
+    enum life_way way;
+    enum record_reason reason; /* 0: the id is a job again at once */
+    enum job_end end;          /* 0: not kept */
+    bool has_holder;           /* and the progress of its lease */
+    bool has_result;
+};
+
+static const struct life_end_case life_end_cases[] = {
+    {"ack", LIFE_BY_ACK, RECORD_ACKED, JOB_END_ACKED, true, true},
+    {"ack after a request to cancel", LIFE_BY_ACK_AFTER_REQUEST, RECORD_ACKED, JOB_END_ACKED, true,
+     true},
+    {"cancel of a waiting job", LIFE_BY_CANCEL_WAITING, RECORD_CANCELLED, JOB_END_CANCELLED, false,
+     false},
+    {"cancel of a dead job", LIFE_BY_CANCEL_DEAD, RECORD_CANCELLED, JOB_END_CANCELLED, false,
+     false},
+    {"nack after a request to cancel", LIFE_BY_NACK_AFTER_REQUEST, RECORD_CANCELLED,
+     JOB_END_CANCELLED, true, false},
+    {"lease ended after a request to cancel", LIFE_BY_LEASE_END_AFTER_REQUEST, RECORD_CANCELLED,
+     JOB_END_CANCELLED, true, false},
+    {"end of the ttl", LIFE_BY_TTL, RECORD_EXPIRED, JOB_END_EXPIRED, false, false},
+    {"purge", LIFE_BY_PURGE, RECORD_PURGED, 0, false, false},
+    {"replacement", LIFE_BY_REPLACEMENT, RECORD_REPLACED, 0, false, false},
+    {"again", LIFE_BY_AGAIN, 0, 0, false, false},
+    {"ack with a successor", LIFE_BY_SUCCESSOR, 0, 0, false, false},
+};
+
 #define LIFE_CASES(TABLE) (sizeof(TABLE) / sizeof((TABLE)[0]))
 
 #endif

@@ -568,7 +568,7 @@ static void stopped_member_ended(struct engine *engine, uint32_t id, const struc
         batch->rules.has_ended)
         return;
     life_batch_count(&batch->rules, false, life_outcome((enum job_state)entry->state),
-                     life_outcome_of(reason));
+                     life_outcome_of(life_end(reason)));
     batch_changed(engine, id, now);
 }
 
@@ -630,7 +630,7 @@ void batch_entry_ended(struct engine *engine, uint32_t id, enum record_reason re
             stopped_member_ended(engine, number, entry, reason, now);
         else
             batch_member_changed(engine, number, life_outcome((enum job_state)entry->state),
-                                 life_outcome_of(reason), now);
+                                 life_outcome_of(life_end(reason)), now);
         return;
     }
     struct batch *batch = batch_at(engine, number);

@@ -285,7 +285,6 @@ bool engine_find_kept(struct engine *engine, struct slice topic, struct slice id
 /* The same by its key and sequence. */
 bool engine_show_kept(struct engine *engine, struct hash128 key, uint64_t sequence,
                       struct engine_now now, struct engine_view *out);
-enum job_end engine_end_of(enum record_reason reason); /* 0: not kept */
 
 /* Begins or ends a wait for the end of a job of the topic: all its ends are reported (sink.ended). False: no such topic. */
 bool engine_await(struct engine *engine, struct slice topic, bool on);

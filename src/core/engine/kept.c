@@ -10,6 +10,7 @@
  * queue until it comes to the front or the queue is compacted.
  */
 #include "engine/state.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -268,17 +269,6 @@ bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_no
 
 /* ---- the end of a job ---- */
 
-static const enum job_end ends[] = {[RECORD_ACKED] = JOB_END_ACKED,
-                                    [RECORD_CANCELLED] = JOB_END_CANCELLED,
-                                    [RECORD_EXPIRED] = JOB_END_EXPIRED,
-                                    [RECORD_PURGED] = 0,
-                                    [RECORD_REPLACED] = 0};
-
-enum job_end engine_end_of(enum record_reason reason)
-{
-    return ends[reason];
-}
-
 /* Reads the job of an entry. */
 static bool read_job(struct engine *engine, const struct entry *entry, struct job *job)
 {
@@ -324,8 +314,8 @@ static void report_end(const struct engine *engine, const struct topic *topic, s
     if (topic->awaited && engine->sink.ended)
         engine->sink.ended(engine->sink.ctx, &(struct engine_ended){.topic = topic->name,
                                                                     .key = key,
-                                                                    .outcome = ends[reason],
-                                                                    .is_gone = !ends[reason],
+                                                                    .outcome = life_end(reason),
+                                                                    .is_gone = !life_end(reason),
                                                                     .kept = kept});
 }
 
@@ -338,15 +328,16 @@ void kept_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     const struct hash128 key = entry->key;
     struct record_kept kept = {0};
     struct job job = {0};
-    int64_t window_ms = ends[reason] ? topic->settings.dedup_window_ms : 0;
-    int64_t keep_ms = topic->settings.keep_finished_ms;
+    enum job_end end = life_end(reason);
+    int64_t window_ms = end ? topic->settings.dedup_window_ms : 0;
+    int64_t keep_ms = life_keep_ms(end, false, 0, &topic->settings);
     bool keeps_own = extra && extra->marks & EXTRA_KEEPS_OWN, has_job = false;
-    if (ends[reason] && (keep_ms || keeps_own || topic->awaited)) {
+    if (end && (keep_ms || keeps_own || topic->awaited)) {
         has_job = read_job(engine, entry, &job);
         if (!has_job && (keep_ms || keeps_own))
             engine->dropped[QUEUE_DROP_UNREADABLE]++;
-        if (has_job && job.has_keep)
-            keep_ms = job.keep_ms;
+        if (has_job)
+            keep_ms = life_keep_ms(end, job.has_keep, job.keep_ms, &topic->settings);
         fill_kept(engine, entry, &job, answer, taken, now, &kept);
     }
     struct record record = {

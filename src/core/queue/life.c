@@ -150,6 +150,32 @@ int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms)
     return expire_ms > due_ms ? expire_ms : due_ms;
 }
 
+/* ---- kept jobs ---- */
+
+enum job_end life_end(enum record_reason reason)
+{
+    switch (reason) {
+    case RECORD_ACKED:
+        return JOB_END_ACKED;
+    case RECORD_CANCELLED:
+        return JOB_END_CANCELLED;
+    case RECORD_EXPIRED:
+        return JOB_END_EXPIRED;
+    case RECORD_PURGED:
+    case RECORD_REPLACED:
+        break;
+    }
+    return 0;
+}
+
+int64_t life_keep_ms(enum job_end end, bool has_own, int64_t own_ms,
+                     const struct topic_settings *settings)
+{
+    if (!end)
+        return 0;
+    return has_own ? own_ms : settings->keep_finished_ms;
+}
+
 /* ---- batches ---- */
 
 struct job_batch life_batch_of(const struct queue_batch *batch)
@@ -169,11 +195,11 @@ enum batch_outcome life_outcome(enum job_state state)
     return state == JOB_DEAD ? BATCH_DEAD : BATCH_UNFINISHED;
 }
 
-enum batch_outcome life_outcome_of(enum record_reason reason)
+enum batch_outcome life_outcome_of(enum job_end end)
 {
-    return reason == RECORD_ACKED     ? BATCH_ACKED
-           : reason == RECORD_EXPIRED ? BATCH_EXPIRED
-                                      : BATCH_CANCELLED;
+    return end == JOB_END_ACKED     ? BATCH_ACKED
+           : end == JOB_END_EXPIRED ? BATCH_EXPIRED
+                                    : BATCH_CANCELLED;
 }
 
 void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,

@@ -90,6 +90,25 @@ enum life_step life_expire(const struct topic_settings *settings);
 int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
 
 /*
+ * Kept jobs. A job that ends as acked, cancelled or expired is kept for life_keep_ms, with
+ *
+ *   its id, group, batches, meta, history and attempt  always
+ *   the holder and the progress of its lease           if it was leased
+ *   the result and its type                            if its ack has them
+ *   its body and content type                          if the topic has keep_body
+ *
+ * A job that is purged or replaced is not kept, nor one whose id is a job again at once: after `again`, or because a
+ * successor starts. A dead job stays a job. A push of the id removes the kept job.
+ */
+
+/* Returns how a job that ends for this reason is kept; 0: it is not kept, and its id is not remembered. */
+enum job_end life_end(enum record_reason reason);
+/* Returns how long a job that ended so (0: in another way) is kept, after the step of its end; 0: not at all. `has_own`: its
+ * push decided, with `own_ms`; else the topic decides. */
+int64_t life_keep_ms(enum job_end end, bool has_own, int64_t own_ms,
+                     const struct topic_settings *settings);
+
+/*
  * The batches of jobs (job/batch.h). A batch counts its members by their outcome, each member once:
  *
  *   change of a member                                     its outcome
@@ -148,8 +167,8 @@ struct job_batch life_batch_of(const struct queue_batch *batch);
 
 /* Returns the outcome of a member in this state. */
 enum batch_outcome life_outcome(enum job_state state);
-/* Returns the outcome of a member that ended for this reason. */
-enum batch_outcome life_outcome_of(enum record_reason reason);
+/* Returns the outcome of a member that ended so (0: it was purged). */
+enum batch_outcome life_outcome_of(enum job_end end);
 /* Changes the outcome of a member, and closes the batch if it has the expected members. `is_new`: it is a new member, and
  * `before` does not matter. Nothing changes after the end of the wait. */
 void life_batch_count(struct life_batch *batch, bool is_new, enum batch_outcome before,

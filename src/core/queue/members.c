@@ -1,5 +1,6 @@
 #include "queue/members.h"
 
+#include "queue/life.h"
 #include "queue/search.h"
 
 #include <stdlib.h>
@@ -56,12 +57,9 @@ static bool needs_part(const struct members *members, enum part part)
 
 static enum batch_outcome outcome_of(const struct queue_job *job)
 {
-    static const enum batch_outcome of_end[] = {[JOB_END_ACKED] = BATCH_ACKED,
-                                                [JOB_END_CANCELLED] = BATCH_CANCELLED,
-                                                [JOB_END_EXPIRED] = BATCH_EXPIRED};
     if (job->job.state == JOB_DEAD)
         return BATCH_DEAD;
-    return job->job.state == JOB_FINISHED && job->end ? of_end[job->end->outcome]
+    return job->job.state == JOB_FINISHED && job->end ? life_outcome_of(job->end->outcome)
                                                       : BATCH_UNFINISHED;
 }
 

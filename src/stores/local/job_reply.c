@@ -9,6 +9,7 @@
 #include "engine/lease.h"
 #include "local/preload.h"
 #include "local/shard_feed.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -119,7 +120,7 @@ static bool job_reply_fill_kept(const struct record *record, const struct engine
     if (record->kind != RECORD_DONE || !record->done.keep_until_ms ||
         !record_kept_decode(record->done.kept, &kept))
         return false;
-    *end = (struct queue_end){.outcome = engine_end_of(record->done.reason),
+    *end = (struct queue_end){.outcome = life_end(record->done.reason),
                               .finished_ms = kept.finished_ms,
                               .duration_ms = kept.duration_ms,
                               .result = kept.result,

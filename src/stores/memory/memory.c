@@ -56,8 +56,8 @@ static bool memory_has_room(void *ctx, size_t bytes)
 static struct blob *kept_store(struct memory *memory, const struct record_done *done)
 {
     assert(memory->kept_room);
-    struct blob *blob = blob_kept_make(memory->kept_room, memory->kept_room_bytes, done,
-                                       engine_end_of(done->reason));
+    struct blob *blob =
+        blob_kept_make(memory->kept_room, memory->kept_room_bytes, done, life_end(done->reason));
     memory->kept_room = NULL;
     memory->kept_room_bytes = 0;
     return blob;

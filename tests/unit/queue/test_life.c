@@ -160,4 +160,19 @@ CLAIM(ttl_counts_from_the_first_due_but_ends_no_earlier_than_the_due)
     assert_int_equal(life_expire_ms(1000, 9000, 500), 9000); /* a retry after the end */
 }
 
+CLAIM(job_is_kept_by_the_way_it_ended_and_by_its_push_or_else_its_topic)
+{
+    for (size_t i = 0; i < LIFE_CASES(life_end_cases); i++)
+        for (size_t k = 0; k < LIFE_CASES(life_keep_cases); k++) {
+            const struct life_keep_case *keep = &life_keep_cases[k];
+            const struct topic_settings settings = {.keep_finished_ms = keep->topic_ms};
+            if (!life_end_cases[i].reason)
+                continue;
+            enum job_end end = life_end(life_end_cases[i].reason);
+            assert_int_equal(end, life_end_cases[i].end);
+            assert_int_equal(life_keep_ms(end, keep->has_own, keep->own_ms, &settings),
+                             end ? keep->kept_ms : 0);
+        }
+}
+
 CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 #include "sql/mysql/kept.h"
+#include "queue/life.h"
 #include "sql/mysql/job_row.h"
 #include "sql/mysql/link.h"
 
@@ -16,13 +17,11 @@ void mysql_row_ends(struct mysql_row *row, int outcome, const struct queue_answe
                     int64_t counts[SQL_COUNTS])
 {
     const struct topic_settings *settings = &row->topic->settings;
-    bool is_finished = outcome < MYSQL_END_DEAD;
+    enum job_end finished = outcome < MYSQL_END_DEAD ? (enum job_end)outcome : 0;
     struct mysql_end *end = &row->end;
     *end = (struct mysql_end){
         .outcome = outcome,
-        .keep_ms = !is_finished    ? 0
-                   : row->has_keep ? row->keep_ms
-                                   : settings->keep_finished_ms,
+        .keep_ms = life_keep_ms(finished, row->has_keep, row->keep_ms, settings),
         .taken_ms = row->taken_ms,
         .attempt = row->attempt,
         .is_fresh = row->fresh,
