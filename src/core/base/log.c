@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES_MAX = 256, UTF8_BYTES_MAX = 4, LINE_BYTES_MAX = 32 * 1024 };
+enum { TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
 
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
@@ -118,13 +118,7 @@ bool log_reopen(void)
 /* Returns the first TEXT_BYTES_MAX bytes, without half a character at the end. */
 static struct slice cut(const char *text)
 {
-    size_t len = strnlen(text, TEXT_BYTES_MAX + 1);
-    if (len <= TEXT_BYTES_MAX)
-        return slice_make(text, len);
-    len = TEXT_BYTES_MAX;
-    while (len > TEXT_BYTES_MAX - UTF8_BYTES_MAX && ((unsigned char)text[len] & 0xc0) == 0x80)
-        len--;
-    return slice_make(text, len);
+    return text_cut(slice_make(text, strnlen(text, TEXT_BYTES_MAX + 1)), TEXT_BYTES_MAX);
 }
 
 static bool is_plain(struct slice text)

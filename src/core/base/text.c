@@ -246,6 +246,17 @@ static uint32_t read_character(const unsigned char *at, size_t len)
     return UINT32_MAX;
 }
 
+struct slice text_cut(struct slice text, size_t bytes_max)
+{
+    enum { REST_BYTES_MAX = 3 }; /* of a character behind its first byte */
+    size_t len = bytes_max, least = bytes_max > REST_BYTES_MAX ? bytes_max - REST_BYTES_MAX : 0;
+    if (text.len <= bytes_max)
+        return text;
+    while (len > least && ((unsigned char)text.at[len] & 0xc0) == 0x80)
+        len--;
+    return slice_make(text.at, len);
+}
+
 size_t text_unshown_bytes(struct slice text, uint32_t *character)
 {
     static const struct {

@@ -63,6 +63,9 @@ void text_base64_encode(struct slice bytes, struct buffer *out);
  * unused bits are zero. Returns false if `in` is anything else, or if `out` failed. */
 bool text_base64_decode(struct slice in, struct buffer *out);
 
+/* Returns the text, or as much of its beginning as fits into `bytes_max` without a part of a character. */
+struct slice text_cut(struct slice text, size_t bytes_max);
+
 /* Returns the length of the first character of `text` if a terminal interprets the character
  * instead of showing it: a control character (C0, DEL, C1), a mark or override of direction, a line
  * or paragraph separator. Then *character is its code point. Returns 0 if it is shown. */

@@ -1,6 +1,8 @@
 /* The history of a job (job.h): its attempts that ended without an ack, stored one after the
  * other. */
 #include "job/job.h"
+
+#include "base/text.h"
 #include "job/wire.h"
 
 #include <assert.h>
@@ -58,17 +60,6 @@ bool job_history_check(struct slice history)
     return at == history.len && count <= JOB_HISTORY_MAX;
 }
 
-/* Truncates the error at a character boundary: up to three bytes less. */
-static struct slice cut_error(struct slice error)
-{
-    if (error.len <= JOB_HISTORY_ERROR_BYTES_MAX)
-        return error;
-    size_t len = JOB_HISTORY_ERROR_BYTES_MAX;
-    while (len > JOB_HISTORY_ERROR_BYTES_MAX - 3 && (error.at[len] & 0xc0) == 0x80)
-        len--;
-    return slice_make(error.at, len);
-}
-
 static char *put_attempt(char *at, const struct job_attempt *attempt)
 {
     assert(attempt->attempt && attempt->outcome >= JOB_OUTCOME_FAILED &&
@@ -77,7 +68,8 @@ static char *put_attempt(char *at, const struct job_attempt *attempt)
     at = wire_put_ms(at, attempt->started_ms);
     at = wire_put_ms(at, attempt->duration_ms);
     at = wire_put_byte(at, attempt->outcome);
-    return wire_put_text(at, cut_error(attempt->error), JOB_HISTORY_ERROR_BYTES_MAX);
+    return wire_put_text(at, text_cut(attempt->error, JOB_HISTORY_ERROR_BYTES_MAX),
+                         JOB_HISTORY_ERROR_BYTES_MAX);
 }
 
 /* Returns the attempts to keep so that another one fits. Leaves out what cannot be decoded. */

@@ -23,16 +23,6 @@
 
 /* ---- options and callback ---- */
 
-/* Cuts a text at `bytes_max` or before, never within a character. */
-static struct slice cut_text(struct slice text, size_t bytes_max)
-{
-    if (text.len <= bytes_max)
-        return text;
-    while (bytes_max && ((unsigned char)text.at[bytes_max] & 0xc0) == 0x80)
-        bytes_max--;
-    return slice_make(text.at, bytes_max);
-}
-
 void api_fields_push(const struct http_fields *fields, struct queue_push *push)
 {
     push->when = http_fields_when(fields, QUEUE_DUE_NOW);
@@ -48,7 +38,7 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push)
     push->batch = NULL;
     push->past = (struct queue_past){.attempt = fields->attempt,
                                      .dead = fields->state == JOB_DEAD,
-                                     .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
+                                     .error = text_cut(fields->error, JOB_ERROR_BYTES_MAX)};
 }
 
 void api_fields_batch(const struct http_fields *fields, struct queue_push *push,

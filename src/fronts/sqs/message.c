@@ -346,15 +346,6 @@ bool sqs_attributes_md5(struct json_value attributes, char out[SQS_MD5_TEXT_BYTE
 
 /* ---- storage ---- */
 
-/* Returns the length of the next piece, which ends at a character boundary. */
-static size_t piece_bytes(struct slice text)
-{
-    size_t len = text.len < CHUNK_BYTES ? text.len : CHUNK_BYTES;
-    while (len > 0 && len < text.len && ((unsigned char)text.at[len] & 0xc0) == 0x80)
-        len--;
-    return len;
-}
-
 bool sqs_attributes_keep(struct json_value attributes, struct buffer *meta)
 {
     struct buffer compact;
@@ -366,7 +357,7 @@ bool sqs_attributes_keep(struct json_value attributes, struct buffer *meta)
     json_shape_compact(attributes.raw, &compact);
     struct slice left = buffer_slice(&compact);
     for (unsigned i = 0; good && left.len > 2 - 2 * (i > 0) && i < CHUNKS_MAX; i++) {
-        size_t len = piece_bytes(left);
+        size_t len = text_cut(left, CHUNK_BYTES).len;
         (void)snprintf(name, sizeof name, "%s%u", meta_prefix, i);
         good = job_meta_add(meta, slice_of(name), slice_make(left.at, len)) == JOB_META_OK;
         left = slice_make(left.at + len, left.len - len);

@@ -266,4 +266,27 @@ CLAIM(finds_the_word_that_was_meant)
     }
 }
 
+CLAIM(cuts_between_characters)
+{
+    static const struct {
+        const char *text;
+        size_t bytes_max, len;
+        const char *sentence;
+    } rows[] = {
+        {"abc", 3, 3, "it fits"},
+        {"abc", 2, 2, "plain letters"},
+        {"abc", 0, 0, "nothing is left"},
+        {"a\xc3\xa9", 2, 1, "half of two bytes"},
+        {"a\xc3\xa9z", 3, 3, "just behind two bytes"},
+        {"\xe4\xb8\xad", 2, 0, "a part of the only character"},
+        {"ab\xf0\x9f\x98\x80", 5, 2, "three of four bytes"},
+        {"ab\xf0\x9f\x98\x80!", 6, 6, "just behind four bytes"},
+        {"\x80\x80\x80\x80\x80\x80\x80\x80", 7, 4, "no character at all: up to three bytes less"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct slice cut = text_cut(slice_of(rows[i].text), rows[i].bytes_max);
+        CASE_HOLDS(rows[i].sentence, cut.len == rows[i].len);
+    }
+}
+
 CLAIMS_MAIN(NULL, NULL)

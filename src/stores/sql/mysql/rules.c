@@ -1,6 +1,7 @@
 /* The transitions of jobs: pushes, changes and answers, item by item, on the rows that the
  * transaction has locked. */
 #include "base/random.h"
+#include "base/text.h"
 #include "queue/life.h"
 #include "sql/mysql/calls.h"
 #include "sql/mysql/link.h"
@@ -64,10 +65,7 @@ static void row_end(struct mysql_link *link, struct mysql_row *row, enum job_end
                     const struct queue_answer *answer, int64_t counts[SQL_COUNTS])
 {
     mysql_row_ends(row, (int)end, answer, counts);
-    mysql_batch_job_ends(link, row,
-                         end == JOB_END_ACKED     ? BATCH_ACKED
-                         : end == JOB_END_EXPIRED ? BATCH_EXPIRED
-                                                  : BATCH_CANCELLED);
+    mysql_batch_job_ends(link, row, life_outcome_of(end));
     row->exists = row->fresh = false;
     row->topic->jobs--;
     remember(row, link->now_ms);
@@ -480,17 +478,6 @@ static struct mysql_row *leased_row(struct mysql_link *link, const struct sql_le
     return is_it ? row : NULL;
 }
 
-/* Shortens a text without splitting a character. */
-static struct slice cut(struct slice text, size_t bytes_max)
-{
-    if (text.len <= bytes_max)
-        return text;
-    size_t len = bytes_max;
-    while (len > bytes_max - 3 && (text.at[len] & 0xc0) == 0x80)
-        len--;
-    return slice_make(text.at, len);
-}
-
 static void wait_again(struct mysql_link *link, struct mysql_row *row, int64_t wait_ms)
 {
     row->state = JOB_DELAYED;
@@ -504,16 +491,16 @@ static void fail(struct mysql_link *link, struct mysql_row *row, const struct qu
     struct policy policy = policy_resolve(&row->policy, &row->topic->settings.policy);
     int64_t ended_ms = outcome == JOB_OUTCOME_LEASE_ENDED ? row->lease_until_ms : link->now_ms;
     char history[JOB_HISTORY_BYTES_MAX];
-    const struct job_attempt attempt = {.attempt = row->attempt,
-                                        .started_ms = row->taken_ms,
-                                        .duration_ms =
-                                            ended_ms > row->taken_ms ? ended_ms - row->taken_ms : 0,
-                                        .outcome = outcome,
-                                        .error = cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX)};
+    const struct job_attempt attempt = {
+        .attempt = row->attempt,
+        .started_ms = row->taken_ms,
+        .duration_ms = ended_ms > row->taken_ms ? ended_ms - row->taken_ms : 0,
+        .outcome = outcome,
+        .error = text_cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX)};
     row->history_bytes =
         job_history_add(slice_make(row->history, row->history_bytes), &attempt, history);
     memcpy(row->history, history, row->history_bytes);
-    row->error = cut(answer->error, JOB_ERROR_BYTES_MAX);
+    row->error = text_cut(answer->error, JOB_ERROR_BYTES_MAX);
     row->has_error = true;
     counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
     if (answer->has_priority)
@@ -559,7 +546,7 @@ static void note_end(struct mysql_link *link, const struct mysql_row *row,
                                                        : "nacked";
     bool is_acked = !by_itself && answer->verb == QUEUE_ACK;
     mysql_history_note(link, row, event, holder(row),
-                       is_acked ? (struct slice){0} : cut(answer->error, JOB_ERROR_BYTES_MAX));
+                       is_acked ? (struct slice){0} : text_cut(answer->error, JOB_ERROR_BYTES_MAX));
     if (!is_acked && row->cancel_requested)
         mysql_history_note(link, row, "cancelled", nobody, (struct slice){0});
 }

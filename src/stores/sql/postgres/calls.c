@@ -1,6 +1,7 @@
 #include "sql/postgres/calls.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "queue/cursor.h"
 #include "queue/groups.h"
 #include "queue/life.h"
@@ -305,17 +306,6 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     return true;
 }
 
-/* Shortens a text without splitting a character. */
-static struct slice cut(struct slice text, size_t bytes_max)
-{
-    if (text.len <= bytes_max)
-        return text;
-    size_t len = bytes_max;
-    while (len > bytes_max - 3 && (text.at[len] & 0xc0) == 0x80)
-        len--;
-    return slice_make(text.at, len);
-}
-
 /* Appends the key, delivery and time of a lease. Returns the next array. */
 static struct postgres_array *add_lease(struct postgres_array *array, const struct sql_lease *lease)
 {
@@ -340,8 +330,8 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     array = add_lease(array, lease);
     postgres_array_number(array++, answer->delay_ms);
     postgres_array_number(array++, answer->final);
-    postgres_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
-    postgres_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
+    postgres_array_bytes(array++, text_cut(answer->error, JOB_ERROR_BYTES_MAX));
+    postgres_array_bytes(array++, text_cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     postgres_array_number(array++, answer->lease_ms);
     postgres_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     postgres_array_bytes(array++, answer->result_type);
