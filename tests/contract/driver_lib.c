@@ -897,77 +897,26 @@ static void *lib_driver_open_by_events(const struct driver_options *options)
 
 extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, driver_lib_dir_3;
 
-const struct driver driver_lib = {
-    .name = "lib",
-    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
-             DRIVER_LACKS_END_BY_REPLACE,
-    .keeps_finished = true,
-    .awaits = true,
-    .shards = 1,
-    .is_at_once = true,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .open = open_memory,
-    .queue = lib_driver_queue,
-    .pump = lib_driver_pump,
-    .moved = lib_driver_moved,
-    .close = lib_driver_close,
-};
+#define LIB_DRIVER                                                                                 \
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |                \
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |               \
+             DRIVER_LACKS_END_BY_REPLACE,                                                          \
+    .keeps_finished = true, .awaits = true, .is_at_once = true, .forecasts_exactly = true,         \
+    .clock_is_elsewhere = true, .queue = lib_driver_queue, .pump = lib_driver_pump,                \
+    .moved = lib_driver_moved, .close = lib_driver_close
+
+const struct driver driver_lib = {.name = "lib", .shards = 1, .open = open_memory, LIB_DRIVER};
 
 const struct driver driver_lib_dir_1 = {
-    .name = "lib_dir_1",
-    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
-             DRIVER_LACKS_END_BY_REPLACE,
-    .keeps_finished = true,
-    .awaits = true,
-    .runs = 20,
-    .shards = 1,
-    .is_at_once = true,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .open = open_1,
-    .queue = lib_driver_queue,
-    .pump = lib_driver_pump,
-    .moved = lib_driver_moved,
-    .close = lib_driver_close,
-};
+    .name = "lib_dir_1", .runs = 20, .shards = 1, .open = open_1, LIB_DRIVER};
 
 const struct driver driver_lib_dir_3 = {
-    .name = "lib_dir_3",
-    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
-             DRIVER_LACKS_END_BY_REPLACE,
-    .keeps_finished = true,
-    .awaits = true,
-    .runs = 10,
-    .shards = 3,
-    .is_at_once = true,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .open = open_3,
-    .queue = lib_driver_queue,
-    .pump = lib_driver_pump,
-    .moved = lib_driver_moved,
-    .close = lib_driver_close,
-};
+    .name = "lib_dir_3", .runs = 10, .shards = 3, .open = open_3, LIB_DRIVER};
 
 const struct driver driver_lib_clock = {
     .name = "lib_clock",
-    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT |
-             DRIVER_LACKS_END_BY_REPLACE,
-    .keeps_finished = true,
-    .awaits = true,
     .shards = 1,
-    .is_at_once = true,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
     .open = lib_driver_open_by_events,
-    .queue = lib_driver_queue,
-    .pump = lib_driver_pump,
-    .moved = lib_driver_moved,
     .next_ms = lib_driver_next_ms,
-    .close = lib_driver_close,
+    LIB_DRIVER,
 };

@@ -228,53 +228,26 @@ static void close_redis(void *ctx)
 
 extern const struct driver driver_redis_1, driver_redis_3, driver_redis_cluster;
 
+#define REDIS_DRIVER                                                                               \
+    .forecasts_exactly = true, .clock_is_elsewhere = true, .keeps_finished = true, .awaits = true, \
+    .groups = true, .batches = true, .queue = queue_of, .pump = pump, .moved = moved,              \
+    .close = close_redis
+
 const struct driver driver_redis_1 = {
     .name = "redis_1",
     .lacks = DRIVER_LACKS_ORDER_OF_TOPICS,
     .shards = 1,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .groups = true,
-    .batches = true,
     .strict_groups = true,
     .open = open_1,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_redis,
+    REDIS_DRIVER,
 };
 
-const struct driver driver_redis_3 = {
-    .name = "redis_3",
-    .shards = 3,
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .groups = true,
-    .batches = true,
-    .open = open_3,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_redis,
-};
+const struct driver driver_redis_3 = {.name = "redis_3", .shards = 3, .open = open_3, REDIS_DRIVER};
 
 const struct driver driver_redis_cluster = {
     .name = "redis_cluster",
     .shards = 3,
     .runs = 20, /* three masters find what three shards find */
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .groups = true,
-    .batches = true,
     .open = open_cluster,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_redis,
+    REDIS_DRIVER,
 };

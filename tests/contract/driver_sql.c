@@ -331,59 +331,27 @@ static void close_sql(void *ctx)
 
 extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
-const struct driver driver_postgres = {
-    .name = "postgres",
-    .groups = true,
-    .strict_groups = true,
-    .batches = true,
-    .lacks = DRIVER_LACKS_END_BY_REPLACE,
-    .shards = 1,
-    .runs = 20, /* each command is some twenty statements of a real database */
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .open = open_postgres,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_sql,
-};
+/* RUNS: each command is some twenty statements of a real database. */
+#define SQL_DRIVER(NAME, RUNS)                                                                     \
+    const struct driver driver_##NAME = {                                                          \
+        .name = #NAME,                                                                             \
+        .groups = true,                                                                            \
+        .strict_groups = true,                                                                     \
+        .batches = true,                                                                           \
+        .lacks = DRIVER_LACKS_END_BY_REPLACE,                                                      \
+        .shards = 1,                                                                               \
+        .runs = RUNS,                                                                              \
+        .forecasts_exactly = true,                                                                 \
+        .clock_is_elsewhere = true,                                                                \
+        .keeps_finished = true,                                                                    \
+        .awaits = true,                                                                            \
+        .open = open_##NAME,                                                                       \
+        .queue = queue_of,                                                                         \
+        .pump = pump,                                                                              \
+        .moved = moved,                                                                            \
+        .close = close_sql,                                                                        \
+    }
 
-const struct driver driver_mariadb = {
-    .name = "mariadb",
-    .groups = true,
-    .strict_groups = true,
-    .batches = true,
-    .lacks = DRIVER_LACKS_END_BY_REPLACE,
-    .shards = 1,
-    .runs = 8, /* each command is some twenty statements of a real database */
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .open = open_mariadb,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_sql,
-};
-
-const struct driver driver_mysql = {
-    .name = "mysql",
-    .groups = true,
-    .strict_groups = true,
-    .batches = true,
-    .lacks = DRIVER_LACKS_END_BY_REPLACE,
-    .shards = 1,
-    .runs = 8, /* each command is some twenty statements of a real database */
-    .forecasts_exactly = true,
-    .clock_is_elsewhere = true,
-    .keeps_finished = true,
-    .awaits = true,
-    .open = open_mysql,
-    .queue = queue_of,
-    .pump = pump,
-    .moved = moved,
-    .close = close_sql,
-};
+SQL_DRIVER(postgres, 20);
+SQL_DRIVER(mariadb, 8);
+SQL_DRIVER(mysql, 8);

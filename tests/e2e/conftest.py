@@ -158,6 +158,24 @@ def start_mariadb():
         yield lambda *settings: stack.enter_context(MariadbServer(*settings))
 
 
+@pytest.fixture(scope="module")
+def postgres():
+    """A PostgreSQL with the schema."""
+    from postgres import PostgresServer
+    from sql_serving import migrated
+    with migrated(PostgresServer()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mariadb():
+    """A MariaDB with the schema; with TARRY_TEST_MYSQL a MySQL (mysql.py)."""
+    from mysql import DatabaseServer
+    from sql_serving import migrated
+    with migrated(DatabaseServer()) as server:
+        yield server
+
+
 @pytest.fixture
 def start_redis():
     """start_redis(*flags, aof=…, …): a real Redis of the test's own. start_redis.sentinel(…) and start_redis.cluster(…) likewise."""

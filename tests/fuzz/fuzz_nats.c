@@ -2,14 +2,9 @@
  * its bounds. */
 #include "targets/nats/frame.h"
 
-#include "claim.h"
+#include "frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-static bool lies_in(struct slice section, const char *at, size_t len)
-{
-    return section.len == 0 || (section.at >= at && section.at + section.len <= at + len);
-}
 
 static void check_frame(const struct nats_frame *frame, const char *at, size_t used)
 {
@@ -26,45 +21,18 @@ static void check_frame(const struct nats_frame *frame, const char *at, size_t u
         CLAIM("what is stored has no error", !ack.is_stored || (!ack.error && !ack.code));
 }
 
-/* Reads all messages of the text, with `step` bytes coming at a time. Returns how far it was
- * understood. */
-static size_t read_all(const uint8_t *bytes, size_t len, size_t step, enum nats_read *last)
+static int read_one(char *text, size_t len, size_t *used, const char **why)
 {
-    char *text = malloc(len + 1);
-    size_t at = 0, here = step < len ? step : len;
-    if (!text)
-        abort();
-    if (len)
-        memcpy(text, bytes, len);
-    for (;;) {
-        struct nats_frame frame;
-        const char *why = NULL;
-        size_t used = 0;
-        *last = nats_frame_read(text + at, here - at, &frame, &used, &why);
-        if (*last == NATS_BROKEN) {
-            CLAIM("what cannot be read is explained", why && *why);
-            break;
-        }
-        if (*last == NATS_MORE && here == len)
-            break;
-        if (*last == NATS_MORE) {
-            here = here + step < len ? here + step : len;
-            continue;
-        }
-        CLAIM("something was used, no more than there is", used > 0 && used <= here - at);
-        check_frame(&frame, text + at, used);
-        at += used;
-    }
-    free(text);
-    return at;
+    struct nats_frame frame;
+    enum nats_read read = nats_frame_read(text, len, &frame, used, why);
+    if (read != NATS_MORE && read != NATS_BROKEN)
+        check_frame(&frame, text, *used);
+    return (int)read;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    enum nats_read whole, cut;
-    size_t once = read_all(bytes, len, len ? len : 1, &whole);
-    size_t again = read_all(bytes, len, len > 4096 ? 4001 : 1, &cut);
-    CLAIM("cut anywhere it is understood as far", once == again);
-    CLAIM("and ends the same", whole == cut);
+    frames_check(&(struct frames){.more = NATS_MORE, .broken = NATS_BROKEN, .read = read_one},
+                 bytes, len);
     return 0;
 }

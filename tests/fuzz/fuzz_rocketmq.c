@@ -2,14 +2,9 @@
  * body that is a route names masters whose texts end. */
 #include "targets/rocketmq/frame.h"
 
-#include "claim.h"
+#include "frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-static bool lies_in(struct slice section, const char *at, size_t len)
-{
-    return section.len == 0 || (section.at >= at && section.at + section.len <= at + len);
-}
 
 static void check_route(struct slice json)
 {

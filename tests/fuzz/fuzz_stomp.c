@@ -2,14 +2,9 @@
  * bounds, and what is read can be written and read again. */
 #include "targets/stomp/frame.h"
 
-#include "claim.h"
+#include "frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-static bool lies_in(struct slice section, const char *at, size_t len)
-{
-    return section.at >= at && section.at + section.len <= at + len;
-}
 
 static void write_frame(const struct stomp_frame *frame, struct buffer *out)
 {
@@ -73,45 +68,18 @@ static void check_frame(const struct stomp_frame *frame, const char *at, size_t 
         check_again(frame);
 }
 
-/* Reads all frames of the text, with `step` bytes coming at a time; returns how far it was understood. */
-static size_t read_all(const uint8_t *bytes, size_t len, size_t step, enum stomp_read *last)
+static int read_one(char *text, size_t len, size_t *used, const char **why)
 {
     static struct stomp_frame frame;
-    char *text = malloc(len + 1);
-    size_t at = 0, here = step < len ? step : len;
-    if (!text)
-        abort();
-    if (len)
-        memcpy(text, bytes, len);
-    for (;;) {
-        const char *why = NULL;
-        size_t used = 0;
-        *last = stomp_frame_read(text + at, here - at, &frame, &used, &why);
-        if (*last == STOMP_BROKEN) {
-            CLAIM("what cannot be read is explained", why && *why);
-            break;
-        }
-        if (*last == STOMP_MORE && here == len)
-            break;
-        if (*last == STOMP_MORE) {
-            here = here + step < len ? here + step : len;
-            continue;
-        }
-        CLAIM("something was used, no more than there is", used > 0 && used <= here - at);
-        if (*last == STOMP_FRAME)
-            check_frame(&frame, text + at, used);
-        at += used;
-    }
-    free(text);
-    return at;
+    enum stomp_read read = stomp_frame_read(text, len, &frame, used, why);
+    if (read == STOMP_FRAME)
+        check_frame(&frame, text, *used);
+    return (int)read;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    enum stomp_read whole, cut;
-    size_t once = read_all(bytes, len, len ? len : 1, &whole);
-    size_t again = read_all(bytes, len, len > 4096 ? 4001 : 1, &cut);
-    CLAIM("cut anywhere it is understood as far", once == again);
-    CLAIM("and ends the same", whole == cut);
+    frames_check(&(struct frames){.more = STOMP_MORE, .broken = STOMP_BROKEN, .read = read_one},
+                 bytes, len);
     return 0;
 }

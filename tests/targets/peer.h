@@ -40,4 +40,7 @@ const char *peer_url(const char *scheme, const char *path);
 void peer_took(void);
 bool peer_write(const struct peer_talk *talk, const void *bytes, size_t len);
 
+/* The members of a struct target_rig (rig.h) that are those of the peer. */
+#define PEER_RIG .stop = peer_stop, .stall = peer_stall, .count = peer_count, .setting = ""
+
 #endif

@@ -125,11 +125,5 @@ static const char *to(void)
     return peer_url("amqp", "/");
 }
 
-const struct target_rig rig_amqp = {.name = "amqp",
-                                    .start = start,
-                                    .stop = peer_stop,
-                                    .stall = peer_stall,
-                                    .count = peer_count,
-                                    .to = to,
-                                    .setting = "",
-                                    .back_ms = 8000};
+const struct target_rig rig_amqp = {
+    .name = "amqp", .start = start, .to = to, PEER_RIG, .back_ms = 8000};

@@ -43,12 +43,5 @@ static const char *policy(void)
     return text;
 }
 
-const struct target_rig rig_aws = {.name = "aws",
-                                   .start = start,
-                                   .stop = peer_stop,
-                                   .stall = peer_stall,
-                                   .count = peer_count,
-                                   .to = to,
-                                   .setting = "",
-                                   .policy = policy,
-                                   .back_ms = 3000};
+const struct target_rig rig_aws = {
+    .name = "aws", .start = start, .to = to, PEER_RIG, .policy = policy, .back_ms = 3000};

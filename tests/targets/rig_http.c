@@ -21,11 +21,5 @@ static const char *to(void)
     return peer_url("http", "/taken/{id}");
 }
 
-const struct target_rig rig_http = {.name = "http",
-                                    .start = start,
-                                    .stop = peer_stop,
-                                    .stall = peer_stall,
-                                    .count = peer_count,
-                                    .to = to,
-                                    .setting = "",
-                                    .back_ms = 3000};
+const struct target_rig rig_http = {
+    .name = "http", .start = start, .to = to, PEER_RIG, .back_ms = 3000};

@@ -81,11 +81,5 @@ static const char *to(void)
     return peer_url("rocketmq", "");
 }
 
-const struct target_rig rig_rocketmq = {.name = "rocketmq",
-                                        .start = start,
-                                        .stop = peer_stop,
-                                        .stall = peer_stall,
-                                        .count = peer_count,
-                                        .to = to,
-                                        .setting = "",
-                                        .back_ms = 6000};
+const struct target_rig rig_rocketmq = {
+    .name = "rocketmq", .start = start, .to = to, PEER_RIG, .back_ms = 6000};

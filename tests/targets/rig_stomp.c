@@ -45,11 +45,5 @@ static const char *to(void)
     return peer_url("stomp", "");
 }
 
-const struct target_rig rig_stomp = {.name = "stomp",
-                                     .start = start,
-                                     .stop = peer_stop,
-                                     .stall = peer_stall,
-                                     .count = peer_count,
-                                     .to = to,
-                                     .setting = "",
-                                     .back_ms = 3000};
+const struct target_rig rig_stomp = {
+    .name = "stomp", .start = start, .to = to, PEER_RIG, .back_ms = 3000};

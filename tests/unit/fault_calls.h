@@ -3,7 +3,8 @@
 #ifndef TARRY_TESTS_FAULT_CALLS_H
 #define TARRY_TESTS_FAULT_CALLS_H
 
-#include <dlfcn.h>
+#include "unit/stand_before.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* These stand before the system's own. */
 static int64_t calls_left = -1; /* below 0: no call fails */
 static bool fail_for_ever;      /* and all that follow */
 static int64_t failed;
@@ -32,63 +32,37 @@ static bool fails(void)
     return true;
 }
 
-static void *real(const char *name)
-{
-    void *at = dlsym(RTLD_NEXT, name);
+#define FAILS_BEFORE(NAME, TAKES, GIVES) STANDS_BEFORE(NAME, int, -1, fails(), TAKES, GIVES)
+#define FAILS_TO_MOVE(NAME, TAKES, GIVES) STANDS_BEFORE(NAME, ssize_t, -1, fails(), TAKES, GIVES)
 
-    if (!at)
-        abort();
-    return at;
-}
+FAILS_TO_MOVE(pread, (int fd, void *to, size_t len, off_t at), (fd, to, len, at))
+FAILS_TO_MOVE(pread64, (int fd, void *to, size_t len, off_t at), (fd, to, len, at))
+FAILS_TO_MOVE(pwrite, (int fd, const void *from, size_t len, off_t at), (fd, from, len, at))
+FAILS_TO_MOVE(pwrite64, (int fd, const void *from, size_t len, off_t at), (fd, from, len, at))
+FAILS_BEFORE(fdatasync, (int fd), (fd))
+FAILS_BEFORE(fsync, (int fd), (fd))
+FAILS_BEFORE(rename, (const char *from, const char *to), (from, to))
+FAILS_BEFORE(renameat, (int from_at, const char *from, int to_at, const char *to),
+             (from_at, from, to_at, to))
+FAILS_BEFORE(fstat, (int fd, struct stat *out), (fd, out))
+FAILS_BEFORE(fstat64, (int fd, struct stat *out), (fd, out))
+FAILS_BEFORE(open, (const char *path, int flags, mode_t mode), (path, flags, mode))
+FAILS_BEFORE(open64, (const char *path, int flags, mode_t mode), (path, flags, mode))
 
-#define STANDS_BEFORE(NAME, RESULT, TAKES, GIVES)                                                  \
-    RESULT faulty_##NAME TAKES __asm__(#NAME);                                                     \
-    RESULT faulty_##NAME TAKES                                                                     \
-    {                                                                                              \
-        static RESULT(*next) TAKES;                                                                \
-        if (!next)                                                                                 \
-            *(void **)&next = real(#NAME);                                                         \
-        return fails() ? -1 : next GIVES;                                                          \
-    }
-
-STANDS_BEFORE(pread, ssize_t, (int fd, void *to, size_t len, off_t at), (fd, to, len, at))
-STANDS_BEFORE(pread64, ssize_t, (int fd, void *to, size_t len, off_t at), (fd, to, len, at))
-STANDS_BEFORE(pwrite, ssize_t, (int fd, const void *from, size_t len, off_t at),
-              (fd, from, len, at))
-STANDS_BEFORE(pwrite64, ssize_t, (int fd, const void *from, size_t len, off_t at),
-              (fd, from, len, at))
-STANDS_BEFORE(fdatasync, int, (int fd), (fd))
-STANDS_BEFORE(fsync, int, (int fd), (fd))
-STANDS_BEFORE(rename, int, (const char *from, const char *to), (from, to))
-STANDS_BEFORE(renameat, int, (int from_at, const char *from, int to_at, const char *to),
-              (from_at, from, to_at, to))
-STANDS_BEFORE(fstat, int, (int fd, struct stat *out), (fd, out))
-STANDS_BEFORE(fstat64, int, (int fd, struct stat *out), (fd, out))
-STANDS_BEFORE(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
-STANDS_BEFORE(open64, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
-
-STANDS_BEFORE(openat, int, (int at, const char *path, int flags, mode_t mode),
-              (at, path, flags, mode))
-STANDS_BEFORE(openat64, int, (int at, const char *path, int flags, mode_t mode),
-              (at, path, flags, mode))
+FAILS_BEFORE(openat, (int at, const char *path, int flags, mode_t mode), (at, path, flags, mode))
+FAILS_BEFORE(openat64, (int at, const char *path, int flags, mode_t mode), (at, path, flags, mode))
 
 /* Where tables get their pages: for a test that asks for it. */
 #ifdef FAULT_CALLS_MMAP
 #include <sys/mman.h>
 
-#define FAULTY_MMAP(NAME)                                                                          \
-    void *faulty_##NAME(void *at, size_t bytes, int may, int flags, int fd,                        \
-                        off_t from) __asm__(#NAME);                                                \
-    void *faulty_##NAME(void *at, size_t bytes, int may, int flags, int fd, off_t from)            \
-    {                                                                                              \
-        static void *(*next)(void *, size_t, int, int, int, off_t);                                \
-        if (!next)                                                                                 \
-            *(void **)&next = real(#NAME);                                                         \
-        return fails() ? MAP_FAILED : next(at, bytes, may, flags, fd, from);                       \
-    }
+#define FAILS_TO_MAP(NAME)                                                                         \
+    STANDS_BEFORE(NAME, void *, MAP_FAILED, fails(),                                               \
+                  (void *at, size_t bytes, int may, int flags, int fd, off_t from),                \
+                  (at, bytes, may, flags, fd, from))
 
-FAULTY_MMAP(mmap)
-FAULTY_MMAP(mmap64)
+FAILS_TO_MAP(mmap)
+FAILS_TO_MAP(mmap64)
 #endif
 
 /* Allocates without a wrapped call. */
@@ -101,27 +75,6 @@ char *faulty_strdup(const char *text)
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* The linker puts these before the house's calls (tests/CMakeLists.txt). */
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *at, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *at, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *at, size_t bytes)
-{
-    return fails() ? NULL : __real_realloc(at, bytes);
-}
+STANDS_BEFORE_MEMORY(fails())
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef TARRY_TESTS_SHORT_MEMORY_H
 #define TARRY_TESTS_SHORT_MEMORY_H
 
+#include "unit/stand_before.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,26 +22,6 @@ static bool is_refused(void)
     return true;
 }
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *at, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *at, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    return is_refused() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return is_refused() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *at, size_t bytes)
-{
-    return is_refused() ? NULL : __real_realloc(at, bytes);
-}
+STANDS_BEFORE_MEMORY(is_refused())
 
 #endif

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from browser import DESK, PHONE, axe_text, browser, client, no_harm, server  # pylint: disable=unused-import
+from browser import LOOKS, browser, check_pages, client, no_harm, server  # pylint: disable=unused-import
 from selenium.webdriver.common.keys import Keys
 
 pytestmark = pytest.mark.plain("a browser does not know the certificate of a test")
@@ -161,28 +161,8 @@ def test_curl_pushes_the_same_waiting_job(browser, client):
 PAGES = {"waiting": "#/topics/reports/jobs/everyone", "member": "#/topics/rows0/jobs/everyone-4", "list": "#/topics/reports/jobs"}
 
 
-@pytest.mark.parametrize("size, is_dark, language", [(DESK, False, "English"), (PHONE, True, "English"), (DESK, True, "中文"), (PHONE, False, "中文")])
-def test_batches_are_accessible_at_both_sizes_in_both_languages(browser, client, size, is_dark, language):
+@pytest.mark.parametrize("look", LOOKS)
+def test_batches_are_accessible_at_both_sizes_in_both_languages(browser, client, look):
     if client.call("GET", "/v1/topics/rows0").status == 404:
         story(client, "everyone", "rows0")
-    source, found, left = axe_text(), {}, {}
-    browser.size(size, is_dark)
-    try:
-        browser.open("#/", is_new=True)
-        browser.type("Language" if browser.script("return document.documentElement.lang") == "en" else "语言", language)
-        for name, place in PAGES.items():
-            browser.open(place)
-            if name == "waiting":
-                browser.wait(lambda: len(members(browser)) == 3, "the members")
-            if faults := browser.axe(source):
-                found[name] = faults
-            width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
-            assert width[0] <= width[1], f"{name} is {width[0]} wide in {width[1]}"
-            if language != "English":
-                left[name] = re.findall(r"\b(?:Batch|members?|Member|open|missing|Close|waits)\b", browser.text())
-            browser.picture(f"batch-{name}-{'phone' if size == PHONE else 'desk'}-{browser.script('return document.documentElement.lang')}")
-    finally:
-        browser.type("Language" if browser.script("return document.documentElement.lang") == "en" else "语言", "English")
-        browser.size(DESK)
-    assert not found, json.dumps(found, indent=1)
-    assert not any(left.values()), left
+    check_pages(browser, look, PAGES, "batch", r"\b(?:Batch|members?|Member|open|missing|Close|waits)\b", waits=lambda name: name == "waiting" and browser.wait(lambda: len(members(browser)) == 3, "the members"))

@@ -1,10 +1,9 @@
 """Finished jobs in the console, in a real Chromium: the list, the job with its result, progress, a copy, purge and settings."""
 
-import json
 import re
 
 import pytest
-from browser import DESK, PHONE, axe_text, browser, client, no_harm, server  # pylint: disable=unused-import
+from browser import LOOKS, browser, check_pages, client, no_harm, server  # pylint: disable=unused-import
 from server import eventually
 
 pytestmark = pytest.mark.plain("a browser does not know the certificate of a test")
@@ -150,30 +149,10 @@ def test_the_settings_of_finished_jobs_have_labels(browser, client):
 PAGES = {"list": "#/topics/everyone/jobs?state=finished", "finished": "#/topics/everyone/jobs/first", "bytes": "#/topics/everyone/jobs/second", "leased": "#/topics/everyone/jobs/moving", "topic": "#/topics/everyone", "settings": "#/topics/everyone/settings"}
 
 
-@pytest.mark.parametrize("size, is_dark, language", [(DESK, False, "English"), (PHONE, True, "English"), (DESK, True, "中文"), (PHONE, False, "中文")])
-def test_finished_jobs_are_accessible_at_both_sizes_in_both_languages(browser, client, size, is_dark, language):
+@pytest.mark.parametrize("look", LOOKS)
+def test_finished_jobs_are_accessible_at_both_sizes_in_both_languages(browser, client, look):
     if client.call("GET", "/v1/topics/everyone").status == 404:
         story(client, "everyone")
         client.push("everyone", "moving", lease_for="1h")
         client.good("POST", "/v1/extend?lease=" + client.take("everyone")[0]["lease"] + "&progress=3/7")
-    source, found, left = axe_text(), {}, {}
-    browser.size(size, is_dark)
-    try:
-        browser.open("#/", is_new=True)
-        browser.type("Language" if browser.script("return document.documentElement.lang") == "en" else "语言", language)
-        for name, place in PAGES.items():
-            browser.open(place)
-            if name == "list":
-                rows(browser)
-            if faults := browser.axe(source):
-                found[name] = faults
-            width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
-            assert width[0] <= width[1], f"{name} is {width[0]} wide in {width[1]}"
-            if language != "English":
-                left[name] = re.findall(r"\b(?:Outcome|Result|Duration|Finished|acked|cancelled|Progress|Keep|kept)\b", browser.text())
-            browser.picture(f"finished-{name}-{'phone' if size == PHONE else 'desk'}-{browser.script('return document.documentElement.lang')}")
-    finally:
-        browser.type("Language" if browser.script("return document.documentElement.lang") == "en" else "语言", "English")
-        browser.size(DESK)
-    assert not found, json.dumps(found, indent=1)
-    assert not any(left.values()), left
+    check_pages(browser, look, PAGES, "finished", r"\b(?:Outcome|Result|Duration|Finished|acked|cancelled|Progress|Keep|kept)\b", waits=lambda name: name == "list" and rows(browser))

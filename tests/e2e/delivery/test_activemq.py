@@ -10,7 +10,7 @@ import activemq
 import pytest
 from activemq import ActiveMQ
 from child import certificate
-from delivery import acked, check_copies, deliver_test, settle, totals
+from delivery import acked, check_copies, deliver_test, frozen_broker_gets_everything, settle, totals
 from server import eventually, free_port
 
 ALL_BYTES = bytes(range(256)) * 3
@@ -125,16 +125,7 @@ def test_kill_9_of_the_broker_loses_nothing(start_delivering):
 
 @needs_broker
 def test_a_frozen_broker_gets_everything_when_it_wakes(start_delivering, broker):
-    client = start_delivering().client()
-    settle(client, "frozen", deliver={"to": broker.url, "timeout": "500ms"}, backoff="fixed:100ms")
-    client.push("frozen", "0", b"x")
-    acked(client, "frozen", 1)
-    with broker.frozen():
-        for at in range(1, 20):
-            client.push("frozen", str(at), b"x")
-        eventually(lambda: totals(client, "frozen")["nacked"] > 0)
-    acked(client, "frozen", 20)
-    check_copies(broker.receive("frozen", 20), [str(at) for at in range(20)])
+    frozen_broker_gets_everything(start_delivering().client(), broker.url, broker.frozen, broker.receive)
 
 
 @needs_broker

@@ -7,7 +7,7 @@ import time
 
 import kafka
 import pytest
-from delivery import acked, check_copies, deliver_test, settle, totals
+from delivery import acked, check_copies, deliver_test, frozen_broker_gets_everything, settle, totals
 from endpoint import write_policy
 from server import eventually
 
@@ -94,16 +94,7 @@ def test_kill_9_of_the_broker_loses_nothing_and_doubles_nothing_by_itself(broker
 
 
 def test_a_frozen_broker_gets_everything_when_it_wakes(broker, start_delivering):
-    client = start_delivering().client()
-    settle(client, "frozen", deliver={"to": broker.url, "timeout": "500ms"}, backoff="fixed:100ms")
-    client.push("frozen", "0", b"x")
-    acked(client, "frozen", 1)
-    with broker.frozen():
-        for at in range(1, 20):
-            client.push("frozen", str(at), b"x")
-        eventually(lambda: totals(client, "frozen")["nacked"] > 0)
-    acked(client, "frozen", 20)
-    check_copies(broker.receive("frozen", 20), [str(at) for at in range(20)])
+    frozen_broker_gets_everything(start_delivering().client(), broker.url, broker.frozen, broker.receive)
 
 
 def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_delivering):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import rocketmq
-from delivery import acked, check_copies, deliver_test, settle, totals
+from delivery import acked, check_copies, deliver_test, frozen_broker_gets_everything, settle, totals
 from rocketmq import ACCESS_KEY, NEW, OLD, SECRET_KEY, RocketMQ
 from server import eventually
 
@@ -106,16 +106,7 @@ def test_kill_9_of_broker_and_name_server_loses_nothing(mq, start):
 
 
 def test_a_frozen_broker_gets_everything_when_it_wakes(mq, start):
-    client = start(mq).client()
-    settle(client, "frozen", deliver={"to": mq.url, "timeout": "1s"}, backoff="fixed:100ms")
-    client.push("frozen", "0", b"x")
-    acked(client, "frozen", 1)
-    with mq.broker.frozen():
-        for at in range(1, 20):
-            client.push("frozen", str(at), b"x")
-        eventually(lambda: totals(client, "frozen")["nacked"] > 0)
-    acked(client, "frozen", 20, 60)
-    check_copies(mq.receive("frozen", 20), [str(at) for at in range(20)])
+    frozen_broker_gets_everything(start(mq).client(), mq.url, mq.broker.frozen, mq.receive, timeout="1s")
 
 
 def test_a_login_comes_from_the_policy_file_and_a_wrong_one_is_reported(mq, start):

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from conftest import FLAGS
 from delivery import counts
-from grpc_calls import MESSAGES, REPO, Stub, channel, details, duration
+from grpc_calls import MESSAGES, REPO, Stub, channel, details, duration, fails
 from server import eventually
 from tokens import Token, TokenFile
 
@@ -22,13 +22,6 @@ def server(start_server):
 def stub(server):
     with channel(server.port) as open_channel:
         yield Stub(open_channel)
-
-
-def fails(code, call, **fields):
-    with pytest.raises(grpc.RpcError) as failed:
-        call(**fields)
-    assert failed.value.code() == code, failed.value
-    return failed.value
 
 
 # ---- jobs ----

@@ -8,8 +8,7 @@ import time
 import grpc
 import pytest
 from conftest import FLAGS
-from delivery import counts
-from grpc_calls import MESSAGES, Stub, channel, descriptors, details, duration
+from grpc_calls import MESSAGES, Stub, channel, descriptors, details, duration, fails
 from server import eventually
 from tokens import Token, TokenFile
 
@@ -23,13 +22,6 @@ def server(start_server):
 def stub(server):
     with channel(server.port) as open_channel:
         yield Stub(open_channel)
-
-
-def fails(code, call, **fields):
-    with pytest.raises(grpc.RpcError) as failed:
-        call(**fields)
-    assert failed.value.code() == code, failed.value
-    return failed.value.details()
 
 
 def name_of(enum, number):
@@ -66,7 +58,7 @@ def test_the_content_type_of_a_result_fits_into_a_header(stub, server):
     stub.Push(topic="sums", id="a")
     lease = stub.Take(topics=["sums"]).jobs[0].lease
     wrong = {"data": b"x", "content_type": "text/plain\r\nX: y"}
-    assert "printable" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Ack, lease=lease, result=wrong)
+    assert "printable" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.Ack, lease=lease, result=wrong).details()
     assert server.client().call("POST", f"/v1/ack?lease={lease}", b"x", {"Content-Type": "text/caf\u00e9"}).status == 400
     requests = [MESSAGES.WorkRequest(hello={"topics": ["sums"], "confirm": True}), MESSAGES.WorkRequest(answer={"verb": "VERB_ACK", "answer": {"lease": lease, "result": wrong}})]
     assert [one.answered.result.problem.code for one in stub.open("Work", iter(requests))] == ["bad_item"]
@@ -219,7 +211,7 @@ def test_members_of_a_schedule_are_changed_and_cleared(stub, server):
         server.client().call("PATCH", "/v1/schedules/nightly", json.dumps({"body": None, "body_base64": None} | held).encode())
         stub.PatchSchedule(spec={"name": "nightly"}, clear=["body"])
         assert stub.GetSchedule(name="nightly").spec.body == b""
-    assert "more than once" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule, spec={"name": "nightly", "note": "n"}, clear=["note"])
+    assert "more than once" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule, spec={"name": "nightly", "note": "n"}, clear=["note"]).details()
     for wrong in ("name", "take_over", "nonsense", "topic"):
         fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule, spec={"name": "nightly"}, clear=[wrong])
     fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PatchSchedule)
@@ -254,7 +246,7 @@ def test_a_schedule_of_another_owner_may_be_taken_over(stub):
         assert failed.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "take_over" in failed.value.details()
     assert put("b", take_over=True) == "RESULT_REPLACED" and stub.GetSchedule(name="s").spec.owner == "b"
     assert apply("c", take_over=True) == ["RESULT_REPLACED"] and not stub.GetSchedule(name="s").spec.take_over
-    assert "take_over" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.ApplySchedules, owner="d", schedules=[{"name": "s", "topic": "reports", "every": duration(60), "take_over": True}])
+    assert "take_over" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.ApplySchedules, owner="d", schedules=[{"name": "s", "topic": "reports", "every": duration(60), "take_over": True}]).details()
 
 
 def test_a_schedule_runs_and_is_backfilled(stub):
@@ -277,7 +269,7 @@ def test_the_schedules_of_an_owner_are_applied_as_a_set(stub):
 
 
 def test_a_wrong_schedule_is_rejected_with_the_reason_of_http(stub):
-    assert "cron" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PutSchedule, name="s", topic="reports", cron=["nonsense"])
+    assert "cron" in fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PutSchedule, name="s", topic="reports", cron=["nonsense"]).details()
     fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PutSchedule, name="a b", topic="reports", every=duration(60))
     fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PutSchedule, name="s", topic="reports", every=duration(-1))
     fails(grpc.StatusCode.INVALID_ARGUMENT, stub.PreviewSchedule)

@@ -18,15 +18,8 @@ from postgres import PostgresServer
 from redis_serving import metric, refused, works
 from server import BINARY, REPO, eventually, meanwhile, slack
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
-from sql_serving import drain, due_s, fills_up_and_goes_on, push_until, tarry, transaction
+from sql_serving import drain, due_s, fills_up_and_goes_on, migrated, push_until, tarry, transaction
 from streams import Stream
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +106,7 @@ def test_a_late_commit_of_a_far_job_is_delivered_in_time(pair, postgres):
 
 def test_an_idle_server_sends_one_statement_a_second(start_server):
     """A server with ten thousand topics, and takes that wait on a hundred."""
-    with PostgresServer("shared_preload_libraries=pg_stat_statements") as database:
-        assert tarry("sql", "migrate", database.url).returncode == 0
+    with migrated(PostgresServer("shared_preload_libraries=pg_stat_statements")) as database:
         database.do("CREATE EXTENSION pg_stat_statements SCHEMA public; CREATE ROLE counter SUPERUSER LOGIN")
         database.do("INSERT INTO tarry.topic (name) SELECT 't' || i FROM generate_series(1, 10000) i; INSERT INTO tarry.level SELECT topic, 100 FROM tarry.topic")
         server = start_server("--store", database.url)
@@ -758,8 +750,7 @@ def test_a_replica_with_a_clock_an_hour_ahead_fires_nothing_early(start_server, 
 # ---- looking over it ----
 
 def test_fsck_finds_and_mends_counts_and_levels(start_server):
-    with PostgresServer() as database:
-        assert tarry("sql", "migrate", database.url).returncode == 0
+    with migrated(PostgresServer()) as database:
         server = start_server("--store", database.url)
         client = server.client()
         for i in range(5):

@@ -7,14 +7,7 @@ import pytest
 from postgres import PostgresServer
 from redis_serving import works
 from server import REPO
-from sql_serving import tarry
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
+from sql_serving import migrated
 
 
 def test_a_role_may_push_to_its_topics_and_no_more(postgres):
@@ -82,8 +75,7 @@ def test_a_reader_needs_only_the_view(postgres):
 
 
 def test_a_server_needs_only_the_rights_that_are_documented(start_server):
-    with PostgresServer() as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(PostgresServer()) as own:
         page = (REPO / "docs/sql.md").read_text().split("## MariaDB and MySQL")[0]
         grants = [line for line in page.splitlines() if line.endswith(" tarry_server;")]
         assert len(grants) == 5
@@ -92,8 +84,7 @@ def test_a_server_needs_only_the_rights_that_are_documented(start_server):
 
 
 def test_a_server_that_may_not_flush_beside_its_transactions_commits_without_flushes(start_server):
-    with PostgresServer() as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(PostgresServer()) as own:
         own.do("REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM PUBLIC")
         own.do("CREATE ROLE single LOGIN; GRANT ALL ON SCHEMA tarry TO single; GRANT ALL ON ALL TABLES IN SCHEMA tarry TO single; "
                "GRANT ALL ON ALL SEQUENCES IN SCHEMA tarry TO single; GRANT ALL ON ALL FUNCTIONS IN SCHEMA tarry TO single")

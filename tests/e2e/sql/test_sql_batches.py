@@ -8,20 +8,12 @@ import psycopg2
 import pytest
 from batch_kills import CANCELLED, Actor, complete_while_killed
 from client import Refused
-from postgres import PostgresServer
 from server import eventually
-from sql_serving import drain, tarry, transaction
+from sql_serving import drain, transaction
 
 BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", "60"))
 KILLS = int(os.environ.get("TARRY_TEST_BATCH_KILLS", "4"))
 FULL = "acked={} dead={} cancelled={} expired={} missing={}"
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 @pytest.fixture

@@ -2,21 +2,19 @@
 
 import pytest
 from callback_rules import BAD
-from conftest import FLAGS
 from delivery import settle
 from endpoint import Endpoint
 from mariadb import MariadbServer
 from postgres import PostgresServer
 from server import eventually
-from sql_serving import tarry
+from sql_serving import migrated
 
 TOPIC = "t"
 
 
 @pytest.fixture(scope="module", params=["postgres", pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
 def database(request):
-    with PostgresServer() if request.param == "postgres" else MariadbServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(PostgresServer() if request.param == "postgres" else MariadbServer()) as server:
         yield server
 
 

@@ -14,7 +14,7 @@ import pytest
 from mariadb import MariadbServer
 from server import free_port
 from sql_frameworks import TcpPostgres
-from sql_serving import tarry
+from sql_serving import migrated, tarry
 
 TEXT = "C:\\dir\\new 'a' \"b\" ü\nline\\000"
 BYTES = b"\x00\xff\\x41'\n"
@@ -164,8 +164,7 @@ POSTGRES = [psycopg2_pushes, psycopg3_pushes, jdbc_pushes, pgx_pushes, node_push
 
 @pytest.fixture(scope="module")
 def postgres():
-    with TcpPostgres() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(TcpPostgres()) as server:
         yield server
 
 

@@ -8,7 +8,7 @@ from mariadb import MariadbServer
 from migration import finished_jobs_are_exported
 from postgres import PostgresServer
 from server import eventually
-from sql_serving import tarry, transaction
+from sql_serving import migrated, tarry, transaction
 
 ONLY_POSTGRES = pytest.mark.parametrize("database", ["postgres"], indirect=True, scope="module")
 KEPT_TABLES = {"postgres": "finished", "mariadb": "kept"}
@@ -132,6 +132,5 @@ def test_the_answer_of_a_callback_becomes_the_result(database, start_delivering,
 
 
 def test_finished_jobs_are_exported_with_outcome_result_and_times(start_server, database):
-    with type(database)() as fresh:
-        assert tarry("sql", "migrate", fresh.url).returncode == 0
+    with migrated(type(database)()) as fresh:
         finished_jobs_are_exported(start_server("--store", fresh.url))

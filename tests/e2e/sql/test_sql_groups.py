@@ -6,19 +6,11 @@ import time
 
 import pytest
 from client import Lost, Refused
-from postgres import PostgresServer
 from server import eventually
-from sql_serving import tarry, transaction
+from sql_serving import transaction
 
 LIMITS = (1, 3, 50)
 GROUPS, JOBS, LEASE_S = 200, 6, 3
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 class Checker:
@@ -59,10 +51,10 @@ def consume(servers, checker, stop, seed):
             time.sleep(0.05)
 
 
-def kill_while_consuming(servers, is_empty):
-    """Kills servers while six consumers take and ack all jobs. Returns the groups that had more leases at once than their limit, with that number."""
-    checker, stop = Checker(), threading.Event()
-    threads = [threading.Thread(target=consume, args=(servers, checker, stop, n)) for n in range(6)]
+def consume_while_killed(servers, checker, work, is_done):
+    """Kills servers while six consumers `work`, until all is done."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=work, args=(servers, checker, stop, n)) for n in range(6)]
     for thread in threads:
         thread.start()
     try:
@@ -71,11 +63,18 @@ def kill_while_consuming(servers, is_empty):
             server = random.choice(servers)
             server.kill()
             server.start()
-        eventually(lambda: len(checker.acked) == GROUPS * JOBS or is_empty(), seconds=90)
+        eventually(is_done, seconds=90)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
+    return checker
+
+
+def kill_while_consuming(servers, is_empty):
+    """Kills servers while jobs are taken and acked. Returns the groups that had more leases at once than their limit, with that number."""
+    checker = Checker()
+    consume_while_killed(servers, checker, consume, lambda: len(checker.acked) == GROUPS * JOBS or is_empty())
     return {group: most for group, most in checker.most.items() if most > LIMITS[int(group[1:]) % 3]}
 
 
@@ -123,23 +122,8 @@ def consume_in_order(servers, checker, stop, seed):
 
 
 def keep_order_while_killed(servers, is_empty):
-    """Kills servers while six consumers take, ack, nack and return all jobs of strict groups. Returns the checker, and the number of its retries."""
-    checker, stop = OrderChecker(), threading.Event()
-    threads = [threading.Thread(target=consume_in_order, args=(servers, checker, stop, n)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(3):
-            time.sleep(1.5)
-            server = random.choice(servers)
-            server.kill()
-            server.start()
-        eventually(is_empty, seconds=90)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    return checker
+    """Kills servers while jobs of strict groups are taken, acked, nacked and returned. Returns the checker."""
+    return consume_while_killed(servers, OrderChecker(), consume_in_order, is_empty)
 
 
 def test_strict_groups_keep_their_order_while_servers_are_killed(postgres, start_server):

@@ -10,21 +10,13 @@ from pgbouncer import Pgbouncer
 from postgres import PostgresServer
 from redis_serving import metric
 from server import eventually
-from sql_serving import tarry, transaction
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
+from sql_serving import migrated, tarry, transaction
 
 
 @pytest.fixture
 def own():
     """A database of the test's own."""
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(PostgresServer()) as server:
         yield server
 
 

@@ -3,16 +3,8 @@
 import subprocess
 
 import pytest
-from postgres import PostgresServer
 from server import BINARY
-from sql_serving import tarry, transaction
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
+from sql_serving import transaction
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,21 +15,12 @@ import pymysql
 import pytest
 import sql_batches
 from mariadb import MariadbServer
-from mysql import MysqlServer
+from mysql import DatabaseServer, MysqlServer
 from redis_serving import metric, refused, works
 from server import eventually, freeze, slack
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
 from sql_serving import drain, fills_up_and_goes_on, tarry, transaction
 from streams import Stream
-
-DatabaseServer = MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer
-
-
-@pytest.fixture(scope="module")
-def mariadb():
-    with DatabaseServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 @pytest.fixture(scope="module")

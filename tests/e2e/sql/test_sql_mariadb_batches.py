@@ -14,17 +14,9 @@ from client import Refused
 from server import eventually
 from sql_serving import drain, tarry, transaction
 from test_sql_batches import FULL, ack_three_members, expect_three_members, list_members_and_kept_ones, outcome, stop_many_members
-from test_sql_mariadb import DatabaseServer
 
 BATCHES = int(os.environ.get("TARRY_TEST_BATCHES", "40"))
 KILLS = int(os.environ.get("TARRY_TEST_BATCH_KILLS", "4"))
-
-
-@pytest.fixture(scope="module")
-def mariadb():
-    with DatabaseServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from fake_clock import FakeClock, fake_time_library
 from mariadb import MariadbServer
 from server import eventually, slack
-from sql_serving import tarry, transaction
+from sql_serving import migrated, tarry, transaction
 
 
 def free_port():
@@ -65,8 +65,7 @@ def test_a_replica_an_hour_ahead_with_a_lost_tail_fires_nothing_early(start_serv
 
 @pytest.mark.parametrize("setting", ["read_only", "tx_read_only"])
 def test_a_temporarily_read_only_database_is_waited_for(start_server, setting):
-    with MariadbServer() as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(MariadbServer()) as own:
         own.do("CREATE USER tarry_server")
         own.do("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE, CREATE TEMPORARY TABLES ON tarry.* TO tarry_server")
         server = start_server("--store", own.url.replace("root@", "tarry_server@"))
@@ -113,8 +112,7 @@ def test_the_hour_that_comes_twice_when_summer_ends_is_counted_right(directory):
     at = 1792888200  # 2026-10-25 00:30 UTC
     clock = FakeClock(directory / "clock", ahead_ms=(at - time.time()) * 1000)
     env = {name: value for name, value in clock.env(fake_time_library(directory)).items() if name != "ASAN_OPTIONS"}
-    with MariadbServer(env={**env, "TZ": "Europe/Berlin"}) as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(MariadbServer(env={**env, "TZ": "Europe/Berlin"})) as own:
         for hours in range(2):
             assert str(own.do("SELECT NOW()")).startswith("2026-10-25 02:3")
             assert 0 <= own.do("SELECT tarry.now_ms()") - (at + hours * 3600) * 1000 < 300000

@@ -3,23 +3,12 @@
 TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL.
 """
 
-import random
-import threading
 import time
 
 import pymysql
 import pytest
-from server import eventually
 from sql_serving import tarry, transaction
 from test_sql_groups import GROUPS, JOBS, LIMITS, groups_are_removed, keep_order_while_killed, kill_while_consuming
-from test_sql_mariadb import DatabaseServer
-
-
-@pytest.fixture(scope="module")
-def mariadb():
-    with DatabaseServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
-        yield server
 
 
 def push_in_group(cursor, topic, ident, group):

@@ -8,7 +8,7 @@ import pytest
 from mariadb import MariadbServer
 from redis_serving import metric
 from server import eventually
-from sql_serving import tarry
+from sql_serving import migrated, tarry
 
 MIB = 1 << 20
 
@@ -16,8 +16,7 @@ MIB = 1 << 20
 @pytest.fixture
 def own(request):
     """A database of the test's own, with the settings that the test names."""
-    with MariadbServer(*getattr(request, "param", ())) as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(MariadbServer(*getattr(request, "param", ()))) as server:
         yield server
 
 
@@ -134,8 +133,7 @@ def test_adoption_reads_no_job_that_waits_for_a_later_due(own, start_server):
 
 @pytest.mark.parametrize("settings", [["autocommit=0"], ["sql-mode=ORACLE,EMPTY_STRING_IS_NULL"], ["init-connect=SET autocommit=0, sql_mode=ANSI_QUOTES, sql_safe_updates=1"]])
 def test_migration_sets_its_session_itself(settings, start_server):
-    with MariadbServer(*settings) as database:
-        assert tarry("sql", "migrate", database.url).returncode == 0
+    with migrated(MariadbServer(*settings)) as database:
         client = start_server("--store", database.url).client()
         client.push("t", "a")
         assert [job["id"] for job in eventually(lambda: client.take("t", wait="5s"))] == ["a"]

@@ -12,15 +12,14 @@ import threading
 import pytest
 from mariadb import MariadbServer
 from server import BINARY, REPO, Server, eventually, meanwhile
-from sql_serving import tarry, transaction
+from sql_serving import migrated, tarry, transaction
 
 DAY_MS = 86400000
 
 
 @pytest.fixture(scope="module")
 def mariadb():
-    with MariadbServer() as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(MariadbServer()) as server:
         yield server
 
 
@@ -106,8 +105,7 @@ def _days(mariadb):
 
 
 def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(start_server):
-    with MariadbServer() as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(MariadbServer()) as own:
         server = start_server("--store", own.url)
         client = server.client()
         own.do("CALL tarry.server_history_days()")
@@ -171,8 +169,7 @@ DAMAGES = [
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """Jobs in each state, and no server any more: nothing moves."""
-    with MariadbServer() as own:
-        assert tarry("sql", "migrate", own.url).returncode == 0
+    with migrated(MariadbServer()) as own:
         server = Server(tmp_path_factory.mktemp("filled"), ["--store", own.url]).start()
         fill(server.client())
         assert server.terminate() == 0

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from sql_serving import transaction
-from test_sql_mariadb import database, mariadb, pair  # pylint: disable=unused-import
+from test_sql_mariadb import database, pair  # pylint: disable=unused-import
 
 CHANGES = {
     "push": ("push", 7200000, b"y"),

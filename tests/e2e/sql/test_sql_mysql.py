@@ -9,7 +9,7 @@ import sql_batches
 from mysql import MysqlServer, find_server
 from redis_serving import refused, works
 from server import free_port
-from sql_serving import tarry
+from sql_serving import migrated, tarry
 from test_sql_mariadb import (  # pylint: disable=unused-import
     database, pair, test_a_call_about_one_job_reads_no_others, test_an_immediate_take_gets_jobs_committed_behind_the_bound, test_answers_are_the_api_s_words, test_bad_input_is_refused_and_changes_nothing,
     test_a_push_by_sql_may_be_the_successor_of_a_leased_job, test_no_take_skips_a_job_while_leases_are_adopted, test_the_caller_s_last_id_stays, test_the_upkeep_waits_for_no_transaction_of_a_user,
@@ -24,8 +24,7 @@ pytestmark = pytest.mark.skipif(not find_server()[0], reason=find_server()[1])
 def mariadb():
     """Its name is the one that the claims of MariaDB ask for."""
     MysqlServer.port = free_port()
-    with MysqlServer(listens=True) as server:
-        assert tarry("sql", "migrate", server.url).returncode == 0
+    with migrated(MysqlServer(listens=True)) as server:
         yield server
 
 

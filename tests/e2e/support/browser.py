@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 
@@ -242,3 +243,36 @@ def opened(directory, url):
         yield browser
     finally:
         browser.close()
+
+
+# Sizes, themes and languages in which pages are checked.
+LOOKS = [(DESK, False, "English"), (PHONE, True, "English"), (DESK, True, "中文"), (PHONE, False, "中文")]
+
+
+def check_pages(browser, look, pages, title, english, waits=lambda name: None):
+    """Checks that nothing on the pages (name: place) keeps people out, that they fit, and that Chinese ones contain no word of `english`."""
+    size, is_dark, language = look
+    source, found, left = axe_text(), {}, {}
+
+    def choose(language):
+        browser.type("Language" if browser.script("return document.documentElement.lang") == "en" else "语言", language)
+
+    browser.size(size, is_dark)
+    try:
+        browser.open("#/", is_new=True)
+        choose(language)
+        for name, place in pages.items():
+            browser.open(place)
+            waits(name)
+            if faults := browser.axe(source):
+                found[name] = faults
+            width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
+            assert width[0] <= width[1], f"{name} is {width[0]} wide in {width[1]}"
+            if language != "English":
+                left[name] = re.findall(english, browser.text())
+            browser.picture(f"{title}-{name}-{'phone' if size == PHONE else 'desk'}-{browser.script('return document.documentElement.lang')}")
+    finally:
+        choose("English")
+        browser.size(DESK)
+    assert not found, json.dumps(found, indent=1)
+    assert not any(left.values()), left

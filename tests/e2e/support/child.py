@@ -45,7 +45,21 @@ def certificate(directory, name):
     return path
 
 
-class Child:
+class Entered:
+    """Begins with start() and ends with stop(), also if it does not start."""
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Child(Entered):
     """
     A kind has command(), the words that start it, and is_ready(), which is true once it can be used; until then it may raise one of FAULTS.
     A directory of the child's own goes with it, one that was given stays. The port is the same over restarts.
@@ -142,16 +156,6 @@ class Child:
         _running.discard(self)
         if self.own:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
 
     # ---- looking ----
 

@@ -40,6 +40,19 @@ def check_copies(messages, ids):
     return sum(seen.values()) - len(seen)
 
 
+def frozen_broker_gets_everything(client, url, frozen, receive, timeout="500ms"):
+    """A broker that freezes gets each job when it wakes. `frozen` is a context in which it stands still."""
+    settle(client, "frozen", deliver={"to": url, "timeout": timeout}, backoff="fixed:100ms")
+    client.push("frozen", "0", b"x")
+    acked(client, "frozen", 1)
+    with frozen():
+        for at in range(1, 20):
+            client.push("frozen", str(at), b"x")
+        eventually(lambda: totals(client, "frozen")["nacked"] > 0)
+    acked(client, "frozen", 20, 60)
+    check_copies(receive("frozen", 20), [str(at) for at in range(20)])
+
+
 # ---- answers of callbacks as results ----
 
 

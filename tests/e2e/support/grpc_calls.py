@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 
 import grpc
+import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
@@ -38,6 +39,14 @@ class Messages:
 
 
 MESSAGES = Messages()
+
+
+def fails(code, call, **fields):
+    """Expects the call to fail with the code. Returns the error."""
+    with pytest.raises(grpc.RpcError) as failed:
+        call(**fields)
+    assert failed.value.code() == code, failed.value
+    return failed.value
 
 
 class Stub:

@@ -9,20 +9,17 @@ tests/unit/targets/test_target_kafka.c, which runs librdkafka's mock cluster, is
 """
 
 import base64
-import contextlib
 import functools
 import os
 import pathlib
-import shutil
-import signal
 import subprocess
-import tempfile
 
+import maven
 from child import Child, NotStarted, certificate, listens
 from server import free_port
 
 VERSION = "3.9.1"
-DOWNLOAD_SECONDS, FORMAT_SECONDS = 300.0, 90.0  # Maven took 60 s for a part of the jars beside other work
+FORMAT_SECONDS = 90.0
 USER, PASSWORD = "tarry", "secret-of-kafka"
 READER = pathlib.Path(__file__).with_name("KafkaReader.java")
 SMALL = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -67,37 +64,7 @@ def find_jars():
     """Returns (the directory of the jars, "") or (None, the reason)."""
     if os.environ.get("TARRY_TEST_KAFKA") == "mock":
         return None, "TARRY_TEST_KAFKA=mock"
-    if not shutil.which("javac"):
-        return None, "no Java compiler"
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"kafka-{VERSION}"
-    if any(cache.glob("kafka_*.jar")):
-        return cache, ""
-    if not shutil.which("mvn"):
-        return None, "no Maven, and the jars are not in the cache"
-    return _download(cache)
-
-
-def _download(cache):
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="download-", dir=cache.parent))
-    try:
-        (directory / "pom.xml").write_text(POM)
-        command = ["mvn", "-q", "-B", "-Dmaven.wagon.http.retryHandler.count=0", "dependency:copy-dependencies", "-DincludeScope=runtime",
-                   f"-DoutputDirectory={directory / 'jars'}"]
-        maven = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            answer, _ = maven.communicate(timeout=DOWNLOAD_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(maven.pid, signal.SIGKILL)
-            maven.communicate()
-            return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
-        if maven.returncode != 0 or not any((directory / "jars").glob("kafka_*.jar")):
-            return None, "Maven could not bring the jars: " + answer.decode(errors="replace")[-300:]
-        with contextlib.suppress(OSError):  # another process was faster
-            (directory / "jars").rename(cache)
-        return cache, ""
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    return maven.find_jars(f"kafka-{VERSION}", "kafka_*.jar", POM)
 
 
 def _word(value):

@@ -116,6 +116,10 @@ class MysqlServer(MariadbServer):
         return [str(self.home / "mysqld"), f"--log-error={self.directory}/log", "--mysqlx=OFF", "--performance-schema=OFF", *listening, *SMALL]
 
 
+# The server of tests that run on MariaDB, or on MySQL with TARRY_TEST_MYSQL.
+DatabaseServer = MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer
+
+
 def main():
     home, why = find_server(*sys.argv[1:2])
     if home:

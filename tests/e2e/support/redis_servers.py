@@ -20,7 +20,7 @@ import threading
 import time
 
 import redis
-from child import Child, NotStarted
+from child import Child, Entered, NotStarted
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import free_port, time_limit
@@ -228,7 +228,7 @@ class _SentinelProcess(RedisServer):
         return [self.program, str(self.file)]
 
 
-class Sentinel:
+class Sentinel(Entered):
     """
     A master, replicas, and three sentinels that agree within about three seconds that it is gone. With less they fail over for nothing: they ping once a
     second, and after a failover may need 1.5 s to reach the new master, which they take for dead until then.
@@ -246,16 +246,6 @@ class Sentinel:
 
     def _server(self, number):
         return RedisServer("--min-replicas-to-write", 0, *self.flags, aof=self.aof, directory=self.directory / f"server{number}")
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
 
     def start(self):
         first, *others = self.servers
@@ -349,7 +339,7 @@ class Sentinel:
         wait_for(found, "one master, all others its replicas")
 
 
-class Cluster:
+class Cluster(Entered):
     """Masters with even parts of the slots, each with `replicas`. `envs` are the environments of the servers, in turn."""
 
     def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000, directory=None, envs=(None,)):
@@ -361,16 +351,6 @@ class Cluster:
             more = ["--cluster-enabled", "yes", "--cluster-node-timeout", timeout_ms, "--cluster-port", free_port(),
                     "--cluster-replica-validity-factor", 0, *flags]
             self.servers.append(RedisServer(*more, aof=aof, directory=self.directory / f"node{number}", env=envs[number % len(envs)]))
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
 
     def start(self):
         for server in self.servers:

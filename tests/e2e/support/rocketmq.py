@@ -9,24 +9,21 @@ tests/targets/rig_rocketmq.c is the only test. Received messages are read with R
 """
 
 import base64
-import contextlib
 import functools
 import json
-import os
 import pathlib
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import tempfile
 
-from child import Child, NotStarted, certificate, listens
+import maven
+from child import Child, Entered, NotStarted, certificate, listens
 from server import free_port
 
 OLD, NEW = "4.9.7", "5.3.2"
 NAME_SERVERS = {OLD: OLD, NEW: "5.1.4"}  # later ones are not published
-DOWNLOAD_SECONDS = 300.0
 ACCESS_KEY, SECRET_KEY = "tarry-key", "secret-of-rocketmq"
 READER = pathlib.Path(__file__).with_name("RocketmqReader.java")
 SMALL = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
@@ -86,37 +83,7 @@ LOGBACK = "<configuration/>\n"
 @functools.cache
 def find_jars(version):
     """Returns (the directory of the jars, "") or (None, the reason)."""
-    if not shutil.which("javac"):
-        return None, "no Java compiler"
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"rocketmq-{version}"
-    if any(cache.glob("rocketmq-broker-*.jar")):
-        return cache, ""
-    if not shutil.which("mvn"):
-        return None, "no Maven, and the jars are not in the cache"
-    return _download(version, cache)
-
-
-def _download(version, cache):
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="download-", dir=cache.parent))
-    try:
-        (directory / "pom.xml").write_text(POM.format(broker=version, names=NAME_SERVERS[version]))
-        command = ["mvn", "-q", "-B", "-Dmaven.wagon.http.retryHandler.count=0", "dependency:copy-dependencies", "-DincludeScope=runtime",
-                   f"-DoutputDirectory={directory / 'jars'}"]
-        maven = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            output, _ = maven.communicate(timeout=DOWNLOAD_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(maven.pid, signal.SIGKILL)
-            maven.communicate()
-            return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
-        if maven.returncode != 0 or not any((directory / "jars").glob("rocketmq-broker-*.jar")):
-            return None, "Maven could not bring the jars: " + output.decode(errors="replace")[-300:]
-        with contextlib.suppress(OSError):  # another process was faster
-            (directory / "jars").rename(cache)
-        return cache, ""
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    return maven.find_jars(f"rocketmq-{version}", "rocketmq-broker-*.jar", POM.format(broker=version, names=NAME_SERVERS[version]))
 
 
 def is_registered(names_port):
@@ -160,7 +127,7 @@ class Message:
         return self.headers.get("tarry-id")
 
 
-class RocketMQ:
+class RocketMQ(Entered):
     """A broker that requires ACCESS_KEY and SECRET_KEY. Ports and messages survive restarts."""
 
     def __init__(self, version):
@@ -199,15 +166,8 @@ class RocketMQ:
         self.names.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self):
-        try:
-            return self.launch().wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
+    def start(self):
+        return self.launch().wait_ready()
 
     # ---- talking ----
 

@@ -14,6 +14,14 @@ def tarry(*arguments):
 
 
 @contextlib.contextmanager
+def migrated(database):
+    """Starts a database with the schema."""
+    with database as server:
+        assert tarry("sql", "migrate", server.url).returncode == 0
+        yield server
+
+
+@contextlib.contextmanager
 def transaction(database, commit):
     connection = database.connect()
     with contextlib.closing(connection), connection.cursor() as cursor:

@@ -2,13 +2,6 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 static int compare(const void *a, const void *b)
 {
     const struct radix_item *left = a, *right = b;

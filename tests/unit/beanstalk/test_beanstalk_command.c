@@ -3,12 +3,8 @@
 #include "beanstalk/job_view.h"
 #include "unit/claim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static bool parse(const char *line, struct beanstalk_command *out)
 {

@@ -288,8 +288,7 @@ static inline int make_scene(void **state)
 
     (void)state;
     memset(&scene, 0, sizeof scene);
-    snprintf(scene.root, sizeof scene.root, "%s/tarry-fsck-XXXXXX", scratch());
-    snprintf(scene.dir, sizeof scene.dir, "%s/data", mkdtemp(scene.root) ? scene.root : "");
+    snprintf(scene.dir, sizeof scene.dir, "%s/data", scratch_make(scene.root) ? scene.root : "");
     if (datadir_open(scene.dir, 1, &datadir, &scene.manifest, error, sizeof error) < 0)
         return -1;
     datadir_close(datadir);

@@ -6,16 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* A data directory of two shards on real files; what is appended goes to shard 0. */
 static struct {
@@ -56,8 +50,7 @@ static int make_scene(void **state)
 
     (void)state;
     memset(&scene, 0, sizeof scene);
-    snprintf(scene.root, sizeof scene.root, "%s/tarry-fsck-XXXXXX", scratch());
-    snprintf(scene.dir, sizeof scene.dir, "%s/data", mkdtemp(scene.root) ? scene.root : "");
+    snprintf(scene.dir, sizeof scene.dir, "%s/data", scratch_make(scene.root) ? scene.root : "");
     if (datadir_open(scene.dir, 2, &scene.datadir, &scene.manifest, error, sizeof error) < 0)
         return -1;
     open_log();
@@ -67,14 +60,11 @@ static int make_scene(void **state)
 
 static int remove_scene(void **state)
 {
-    char command[256];
-
     (void)state;
     wal_close(scene.wal);
     datadir_close(scene.datadir);
     buffer_fini(&scene.text);
-    snprintf(command, sizeof command, "rm -rf '%s'", scene.root);
-    return system(command);
+    return scratch_remove(scene.root);
 }
 
 static void append(const struct record *record)
@@ -320,8 +310,7 @@ CLAIM_BETWEEN(a_copy_of_a_shard_is_not_saved_twice, make_scene, remove_scene)
     assert_int_equal(scene.report.finding_count, 0);
     assert_int_equal(scene.report.shard[0].cold, 3);
     assert_int_equal(scene.report.shard[1].cold, 0);
-    snprintf(command, sizeof command, "rm -rf '%s'", into);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(scratch_remove(into), 0);
 }
 
 CLAIM_BETWEEN(a_directory_in_use_is_not_examined, make_scene, remove_scene)

@@ -2,9 +2,9 @@
  * works again, and nothing was lost. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
+#include "unit/stand_before.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -30,25 +30,6 @@ static bool is_away(void)
     return true;
 }
 
-static void *real(const char *name)
-{
-    void *at = dlsym(RTLD_NEXT, name);
-
-    if (!at)
-        abort();
-    return at;
-}
-
-/* These stand before the system's own. */
-#define STANDS_BEFORE(NAME, RESULT, FAILED, FAILS, TAKES, GIVES)                                   \
-    RESULT away_##NAME TAKES __asm__(#NAME);                                                       \
-    RESULT away_##NAME TAKES                                                                       \
-    {                                                                                              \
-        static RESULT(*next) TAKES;                                                                \
-        if (!next)                                                                                 \
-            *(void **)&next = real(#NAME);                                                         \
-        return FAILS ? FAILED : next GIVES;                                                        \
-    }
 #define READS (!disk.spares_reads && is_away())
 
 STANDS_BEFORE(pread, ssize_t, -1, READS, (int fd, void *to, size_t len, off_t at),

@@ -1,8 +1,8 @@
 /* A failed read of the disk is not damage: the data may be readable another time. */
 #include "fsck_rig.h"
 #include "unit/claim.h"
+#include "unit/stand_before.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -28,19 +28,10 @@ static bool is_bad(int fd, size_t len, int64_t at)
     return true;
 }
 
-/* It stands before the system's own. */
-#define STANDS_BEFORE(NAME)                                                                        \
-    ssize_t bad_##NAME(int fd, void *into, size_t len, off_t at) __asm__(#NAME);                   \
-    ssize_t bad_##NAME(int fd, void *into, size_t len, off_t at)                                   \
-    {                                                                                              \
-        static ssize_t (*next)(int, void *, size_t, off_t);                                        \
-        if (!next)                                                                                 \
-            *(void **)&next = dlsym(RTLD_NEXT, #NAME);                                             \
-        return is_bad(fd, len, at) ? -1 : next(fd, into, len, at);                                 \
-    }
-
-STANDS_BEFORE(pread)
-STANDS_BEFORE(pread64)
+STANDS_BEFORE(pread, ssize_t, -1, is_bad(fd, len, at), (int fd, void *into, size_t len, off_t at),
+              (fd, into, len, at))
+STANDS_BEFORE(pread64, ssize_t, -1, is_bad(fd, len, at), (int fd, void *into, size_t len, off_t at),
+              (fd, into, len, at))
 
 /* Returns without a pause: no test waits for the disk to come back. */
 int bad_nanosleep(const struct timespec *pause, struct timespec *left) __asm__("nanosleep");

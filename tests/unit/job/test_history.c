@@ -5,11 +5,7 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { ROUNDS = 3000, NOISE_ROUNDS = 200000, TEXT_BYTES = 300 };
 

@@ -4,11 +4,6 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 #define MINUTE_MS INT64_C(60000)
 
 static const struct backoff fixed_10s = {.kind = BACKOFF_FIXED, .first_ms = 10000, .max_ms = 10000};

@@ -4,12 +4,8 @@
 #include "unit/repetitions.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 #include "unit/claim.h"
+
 #include "unit/random_record.h"
 
 enum { ROUNDS = 20000, BROKEN_ROUNDS = 60, NOISE_ROUNDS = 1000000, ROOM = 16384 };

@@ -2,12 +2,6 @@
 #include "job/section.h"
 #include "unit/claim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 enum { DUE_MS = 5000, SKEW_MS = 700, LEASE_END_MS = 9000 };
 
 struct row {

@@ -4,12 +4,7 @@
 #include "job/job.h"
 #include "unit/claim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define NOW_MS INT64_C(1469918176385) /* the specification's own example: 01ARYZ6S41 */
 

@@ -1,61 +1,12 @@
 /* Batches through tarry.h, in memory and in a directory with two shards. The contract suite has the rules; these are the claims about
  * what only this API has: its structs, the list of members, waits and submitted calls. */
-#include "lib_rig.h"
-#include "unit/claim.h"
+#include "both_rig.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LONG_MS = 20000, PATH_BYTES = 64, KEEP_MS = 60000 };
-
-static char root[] = "/tmp/tarry-batches-XXXXXX";
-static int places;
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_BYTES];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) == 0 ? 0 : -1;
-}
-
-static tarry *open_directory(int place)
-{
-    struct tarry_options options = TARRY_OPTIONS_INIT;
-    char path[PATH_BYTES], error[300] = "";
-    tarry *queue;
-    snprintf(path, sizeof path, "%s/%d", root, place);
-    options.dir = path;
-    options.wal_file_bytes = 4 << 20;
-    options.shards = 2;
-    if (tarry_open(&options, &queue, error, sizeof error))
-        fail_msg("%s", error);
-    return queue;
-}
-
-/* A claim about both: BOTH(name) { … queue … } */
-#define BOTH(name)                                                                                 \
-    static void name##_with(tarry *queue);                                                         \
-    CLAIM(name##_in_memory)                                                                        \
-    {                                                                                              \
-        tarry *queue = rig_open(0);                                                                \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    CLAIM(name##_in_a_directory)                                                                   \
-    {                                                                                              \
-        tarry *queue = open_directory(++places);                                                   \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    static void name##_with(tarry *queue)
+enum { BOTH_SHARDS = 2, LONG_MS = 20000, KEEP_MS = 60000 };
 
 /* ---- calls in short ---- */
 
@@ -360,13 +311,13 @@ BOTH(a_push_that_waits_may_be_a_member)
 
 CLAIM(a_batch_survives_a_restart_of_the_directory)
 {
-    int place = ++places;
-    tarry *queue = open_directory(place);
+    int place = ++rig_places;
+    tarry *queue = rig_open_in(place, BOTH_SHARDS);
     begin_two(queue, 0);
     ack_from(queue, "m");
     assert_int_equal(change_one(queue, tarry_close_batch, "w", 0), TARRY_OK);
     assert_int_equal(tarry_close(queue), TARRY_OK);
-    queue = open_directory(place);
+    queue = rig_open_in(place, BOTH_SHARDS);
     struct tarry_batch batch = batch_of(queue, "t", "w");
     assert_true(batch.is_closed && batch.unfinished == 1 && batch.acked == 1);
     ack_from(queue, "m");
@@ -412,4 +363,4 @@ BOTH(an_import_continues_a_closed_batch)
     assert_int_equal(tarry_close(other), TARRY_OK);
 }
 
-CLAIMS_MAIN(make_root, remove_root)
+CLAIMS_MAIN(scratch_setup, scratch_teardown)

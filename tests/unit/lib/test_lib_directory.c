@@ -3,6 +3,7 @@
 #include "lib/state.h"
 #include "lib_rig.h"
 #include "unit/claim.h"
+#include "unit/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,23 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 16, EACH = 60, TIMEOUT_MS = 20000, PATH_BYTES = 64 };
-
-static char root[] = "/tmp/tarry-lib-XXXXXX";
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_BYTES];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) == 0 ? 0 : -1;
-}
+enum { THREADS = 16, EACH = 60, TIMEOUT_MS = 20000 };
 
 static struct tarry_options options_of(const char *dir)
 {
@@ -68,8 +53,8 @@ int fdatasync(int fd)
 /* Returns a directory of the test's own, by its name. */
 static const char *path_of(const char *name)
 {
-    static char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s", root, name);
+    static char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", scratch_root, name);
     return path;
 }
 
@@ -674,9 +659,9 @@ CLAIM(events_go_only_to_listeners)
 {
     struct tarry_options options = options_of(path_of("log"));
     int streams = dup(STDERR_FILENO);
-    char file[PATH_BYTES];
+    char file[SCRATCH_PATH_BYTES];
     struct stat about;
-    snprintf(file, sizeof file, "%s/stderr", root);
+    snprintf(file, sizeof file, "%s/stderr", scratch_root);
     int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     dup2(fd, STDERR_FILENO);
     tarry_close(open_with(&options));
@@ -708,4 +693,4 @@ CLAIM(an_opening_and_a_closing_leave_no_descriptor)
     assert_int_equal(before, after);
 }
 
-CLAIMS_MAIN(make_root, remove_root)
+CLAIMS_MAIN(scratch_setup, scratch_teardown)

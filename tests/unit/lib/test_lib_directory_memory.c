@@ -1,6 +1,7 @@
 /* A queue in a directory while the process has no memory: every call is answered, each answer is true, waiting takes are
  * woken, and afterwards everything works again. */
 #include "unit/claim.h"
+#include "unit/scratch.h"
 #include "unit/short_memory.h"
 
 #include "lib_rig.h"
@@ -9,30 +10,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 64, TAKERS = 6 };
-
-static char root[] = "/tmp/tarry-short-XXXXXX";
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_BYTES];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) == 0 ? 0 : -1;
-}
+enum { TAKERS = 6 };
 
 static tarry *open_dir(const char *name, uint32_t shards)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
-    char path[PATH_BYTES], error[300];
+    char path[SCRATCH_PATH_BYTES], error[300];
     tarry *queue;
-    snprintf(path, sizeof path, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/%s", scratch_root, name);
     options.dir = path;
     options.shards = shards;
     options.sync = TARRY_SYNC_NEVER;
@@ -187,4 +172,4 @@ CLAIM(three_shards_survive_that_memory_is_short)
     is_survived("three", 3);
 }
 
-CLAIMS_MAIN(make_root, remove_root)
+CLAIMS_MAIN(scratch_setup, scratch_teardown)

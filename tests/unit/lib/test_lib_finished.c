@@ -1,67 +1,13 @@
 /* Finished jobs and waits through tarry.h, in memory and in a directory. The contract suite has the rules; these are the
  * claims about what only this API has: blocking and submitted waits, pushes that wait, interrupts, answers with results. */
-#include "lib_rig.h"
-#include "unit/claim.h"
+#include "both_rig.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LONG_MS = 20000, SHORT_MS = 30, PATH_BYTES = 64, KEEP_MS = 60000 };
-
-static char root[] = "/tmp/tarry-ends-XXXXXX";
-static int places;
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_BYTES];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) == 0 ? 0 : -1;
-}
-
-static tarry *open_in_memory(void)
-{
-    return rig_open(0);
-}
-
-static tarry *open_in_directory(void)
-{
-    struct tarry_options options = TARRY_OPTIONS_INIT;
-    char path[PATH_BYTES], error[300] = "";
-    tarry *queue;
-    snprintf(path, sizeof path, "%s/%d", root, ++places);
-    options.dir = path;
-    options.wal_file_bytes = 4 << 20;
-    options.shards = 2;
-    if (tarry_open(&options, &queue, error, sizeof error))
-        fail_msg("%s", error);
-    return queue;
-}
-
-/* A claim about both: BOTH(name) { … queue … } */
-#define BOTH(name)                                                                                 \
-    static void name##_with(tarry *queue);                                                         \
-    CLAIM(name##_in_memory)                                                                        \
-    {                                                                                              \
-        tarry *queue = open_in_memory();                                                           \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    CLAIM(name##_in_a_directory)                                                                   \
-    {                                                                                              \
-        tarry *queue = open_in_directory();                                                        \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    static void name##_with(tarry *queue)
+enum { BOTH_SHARDS = 2, LONG_MS = 20000, SHORT_MS = 30, KEEP_MS = 60000 };
 
 static void keep(tarry *queue, uint64_t most)
 {
@@ -442,4 +388,4 @@ BOTH(a_wait_names_a_job_or_pushes_one)
     assert_int_equal(tarry_await(queue, &await, 0, &job), TARRY_BAD_OPTION);
 }
 
-CLAIMS_MAIN(make_root, remove_root)
+CLAIMS_MAIN(scratch_setup, scratch_teardown)

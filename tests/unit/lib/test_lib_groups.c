@@ -1,60 +1,11 @@
 /* Groups, limits and holds through tarry.h, in memory and in a directory. The contract suite has the rules; these are the claims about what only this
  * API has. */
-#include "lib_rig.h"
-#include "unit/claim.h"
+#include "both_rig.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 64, GROUPS = 4, SHARED_LIMIT = 7 };
-
-static char root[] = "/tmp/tarry-groups-XXXXXX";
-static int places;
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_BYTES];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command) == 0 ? 0 : -1;
-}
-
-static tarry *open_in_directory(uint32_t shards)
-{
-    struct tarry_options options = TARRY_OPTIONS_INIT;
-    char path[PATH_BYTES], error[300] = "";
-    tarry *queue;
-    snprintf(path, sizeof path, "%s/%d", root, ++places);
-    options.dir = path;
-    options.wal_file_bytes = 4 << 20;
-    options.shards = shards;
-    if (tarry_open(&options, &queue, error, sizeof error))
-        fail_msg("%s", error);
-    return queue;
-}
-
-/* A claim about both: BOTH(name) { … queue … } */
-#define BOTH(name)                                                                                 \
-    static void name##_with(tarry *queue);                                                         \
-    CLAIM(name##_in_memory)                                                                        \
-    {                                                                                              \
-        tarry *queue = rig_open(0);                                                                \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    CLAIM(name##_in_a_directory)                                                                   \
-    {                                                                                              \
-        tarry *queue = open_in_directory(1);                                                       \
-        name##_with(queue);                                                                        \
-        assert_int_equal(tarry_close(queue), TARRY_OK);                                            \
-    }                                                                                              \
-    static void name##_with(tarry *queue)
+enum { BOTH_SHARDS = 1, GROUPS = 4, SHARED_LIMIT = 7 };
 
 static int push_in(tarry *queue, const char *group, const char *id)
 {
@@ -275,7 +226,7 @@ CLAIM(a_topic_in_one_shard_of_several_has_an_exact_limit)
 {
     enum { JOBS = 12 };
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
-    tarry *queue = open_in_directory(3);
+    tarry *queue = rig_open_in(++rig_places, 3);
     char id[16];
     settings.limits.limit = 1; /* less than the number of shards */
     set(queue, settings, TARRY_BAD_OPTION);
@@ -305,7 +256,7 @@ CLAIM(a_topic_in_one_shard_of_several_has_an_exact_limit)
 CLAIM(a_directory_with_several_shards_has_strict_groups)
 {
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
-    tarry *queue = open_in_directory(2);
+    tarry *queue = rig_open_in(++rig_places, 2);
     settings.group_order = TARRY_STRICT;
     set(queue, settings, TARRY_CREATED);
     for (int i = 0; i < 8; i++) {
@@ -323,4 +274,4 @@ CLAIM(a_directory_with_several_shards_has_strict_groups)
     assert_int_equal(tarry_close(queue), TARRY_OK);
 }
 
-CLAIMS_MAIN(make_root, remove_root)
+CLAIMS_MAIN(scratch_setup, scratch_teardown)

@@ -7,6 +7,7 @@
 #include "engine/stored.h"
 #include "local/preload.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,8 +117,8 @@ static inline bool rig_iterate(void *ctx);
 
 static inline void rig_open(struct rig *rig, int64_t horizon_ms, uint64_t topic_quota)
 {
-    *rig = (struct rig){.dir = "/tmp/tarry-loading-XXXXXX", .file = 1};
-    assert_non_null(mkdtemp(rig->dir));
+    *rig = (struct rig){.file = 1};
+    assert_true(scratch_make(rig->dir));
     buffer_init(&rig->log, SIZE_MAX / 2);
     clock_fake_start(RIG_START_MS, RIG_START_MS + RIG_SKEW_MS);
     rig->shard.clock = &clock_process;
@@ -148,9 +149,7 @@ static inline void rig_close(struct rig *rig)
     reactor_free(rig->reactor);
     buffer_fini(&rig->log);
     free(rig->offsets);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", rig->dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(scratch_remove(rig->dir), 0);
     clock_fake_end();
 }
 

@@ -93,24 +93,16 @@ static void close_local(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-local-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     world->body = calloc(1, 1 << 20);
     *state = world;
     return 0;
 }
 
-static int remove_files(const struct world *world)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
-    return system(command);
-}
-
 static int remove_world(void **state)
 {
     struct world *world = *state;
-    int result = remove_files(world);
+    int result = scratch_remove(world->dir);
     free(world->body);
     free(world);
     return result;
@@ -307,7 +299,7 @@ CLAIM_BETWEEN(a_log_without_descriptors_refuses_pushes_until_there_are_some, mak
         assert_int_equal(call_topic(world, QUEUE_TOPIC_DELETE, "t"), QUEUE_OK);
         assert_false(world->has_failed);
         close_local(world);
-        assert_int_equal(remove_files(world), 0);
+        assert_int_equal(scratch_remove(world->dir), 0);
     }
 }
 

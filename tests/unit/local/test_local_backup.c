@@ -31,8 +31,7 @@ static int open_world(void **state)
     char error[512] = "";
     uint32_t shards;
 
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-backup-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .shards = SHARDS,
                                     .sync = WAL_SYNC_NEVER,
@@ -84,7 +83,6 @@ static void on_stopped(void *ctx)
 static int close_world(void **state)
 {
     struct world *world = *state;
-    char command[128];
 
     local_stop(world->local, on_stopped, world);
     wait_for(world, &world->stopped);
@@ -95,9 +93,9 @@ static int close_world(void **state)
     local_free(world->local);
     for (uint32_t i = 0; i < SHARDS; i++)
         reactor_free(world->reactors[i]);
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    int result = scratch_remove(world->dir);
     free(world);
-    return system(command);
+    return result;
 }
 
 static void on_done(void *owner, uint64_t tag, enum queue_status status, struct slice json)

@@ -48,8 +48,7 @@ static int open_world(void **state)
     char error[512] = "";
     uint32_t shards;
 
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-event-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .shards = SHARDS,
                                     .sync = WAL_SYNC_NEVER,
@@ -108,7 +107,6 @@ static void on_stopped(void *ctx)
 static int close_world(void **state)
 {
     struct world *world = *state;
-    char command[128];
 
     local_stop(world->local, on_stopped, world);
     wait_for(world, &world->stopped);
@@ -120,9 +118,9 @@ static int close_world(void **state)
     local_free(world->local);
     for (uint32_t i = 0; i < SHARDS; i++)
         reactor_free(world->reactors[i]);
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    int result = scratch_remove(world->dir);
     free(world);
-    return system(command);
+    return result;
 }
 
 /* ---- calls from the listener's handle, each waited for ---- */

@@ -89,8 +89,7 @@ static void reopen(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-settle-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     snprintf(world->name, sizeof world->name, "t");
     open_local(world);
     *state = world;
@@ -100,10 +99,8 @@ static int make_world(void **state)
 static int remove_world(void **state)
 {
     struct world *world = *state;
-    char command[128];
     close_local(world);
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
-    int result = system(command);
+    int result = scratch_remove(world->dir);
     free(world);
     return result;
 }

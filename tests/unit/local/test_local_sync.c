@@ -73,8 +73,7 @@ static int open_world(void **state)
     uint32_t shards;
     atomic_store(&held, false);
     atomic_store(&failing, false);
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-sync-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .sync = WAL_SYNC_ALWAYS,
                                     .wal_file_bytes = 4 << 20,
@@ -106,7 +105,6 @@ static uint32_t pump(struct world *world, int64_t ms, uint32_t answers)
 static int close_world(void **state)
 {
     struct world *world = *state;
-    char command[128];
     atomic_store(&held, false);
     atomic_store(&held_archivist, false);
     local_stop(world->local, on_stopped, world);
@@ -114,9 +112,9 @@ static int close_world(void **state)
         pump(world, 1, UINT32_MAX);
     local_free(world->local);
     reactor_free(world->reactor);
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    int result = scratch_remove(world->dir);
     free(world);
-    return system(command);
+    return result;
 }
 
 static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)

@@ -124,8 +124,7 @@ static void close_shard(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "%s/tarry-shard-XXXXXX", scratch());
-    assert_non_null(mkdtemp(world->dir));
+    assert_true(scratch_make(world->dir));
     snprintf(world->shard_dir, sizeof world->shard_dir, "%s/shard-00", world->dir);
     log_open(NULL, LOG_ERROR + 1, false);
     world->local = (struct local_options){.data_dir = world->dir,
@@ -151,10 +150,9 @@ static int make_world(void **state)
 static int remove_world(void **state)
 {
     struct world *world = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    int result = scratch_remove(world->dir);
     free(world);
-    return system(command);
+    return result;
 }
 
 /* ---- commands ---- */

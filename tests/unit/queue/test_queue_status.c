@@ -2,12 +2,7 @@
 #include "queue/status.h"
 #include "unit/claim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 CLAIM(every_status_has_a_code_of_its_own_and_a_sentence)
 {

@@ -7,12 +7,8 @@
 #include "unit/mutate.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 #include "unit/claim.h"
+
 #include "unit/random_record.h"
 
 enum { ROUNDS = 5000, BROKEN_ROUNDS = 200 };

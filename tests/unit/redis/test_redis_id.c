@@ -5,11 +5,7 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 enum { ROUNDS = 20000 };
 

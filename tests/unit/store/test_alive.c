@@ -2,12 +2,7 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SLOTS_MAX = 1000 };
 

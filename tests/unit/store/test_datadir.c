@@ -3,14 +3,11 @@
 
 #include "base/hash.h"
 #include "unit/claim.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,29 +15,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static char root[64];
 static char dir[128];
 static char error[512];
 static struct datadir_manifest manifest;
 
 static int make_root(void **state)
 {
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/tarry-datadir-XXXXXX");
-    snprintf(dir, sizeof dir, "%s/data", mkdtemp(root) ? root : "");
+    int result = scratch_setup(state);
+    snprintf(dir, sizeof dir, "%s/data", scratch_root);
     *error = '\0';
-    return 0;
-}
-
-static int remove_root(void **state)
-{
-    char command[256];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
+    return result;
 }
 
 static struct datadir *open_well(uint32_t shards)
@@ -77,7 +61,7 @@ static void write_manifest(const char *text)
     fclose(file);
 }
 
-CLAIM_BETWEEN(is_created_for_its_owner_only, make_root, remove_root)
+CLAIM_BETWEEN(is_created_for_its_owner_only, make_root, scratch_teardown)
 {
     struct datadir *datadir = open_well(4);
     struct stat about;
@@ -93,7 +77,7 @@ CLAIM_BETWEEN(is_created_for_its_owner_only, make_root, remove_root)
     datadir_close(datadir);
 }
 
-CLAIM_BETWEEN(keeps_fixed_and_written_values, make_root, remove_root)
+CLAIM_BETWEEN(keeps_fixed_and_written_values, make_root, scratch_teardown)
 {
     struct datadir *datadir = open_well(0);
     uint64_t hash_seed = manifest.hash_seed;
@@ -113,7 +97,7 @@ CLAIM_BETWEEN(keeps_fixed_and_written_values, make_root, remove_root)
     datadir_close(datadir);
 }
 
-CLAIM_BETWEEN(second_opening_is_refused_with_the_pid_of_the_first, make_root, remove_root)
+CLAIM_BETWEEN(second_opening_is_refused_with_the_pid_of_the_first, make_root, scratch_teardown)
 {
     struct datadir *datadir = open_well(1), *other;
     char pid[32];
@@ -127,7 +111,7 @@ CLAIM_BETWEEN(second_opening_is_refused_with_the_pid_of_the_first, make_root, re
     datadir_close(open_well(1));
 }
 
-CLAIM_BETWEEN(another_number_of_shards_is_refused, make_root, remove_root)
+CLAIM_BETWEEN(another_number_of_shards_is_refused, make_root, scratch_teardown)
 {
     datadir_close(open_well(2));
     assert_int_equal(open_badly(3), -EINVAL);
@@ -165,7 +149,7 @@ static void sign(char out[768], const char *text)
     snprintf(out + len, 768 - len, "check=%016" PRIx64 "\n", hash_64(out, len));
 }
 
-CLAIM_BETWEEN(an_invalid_manifest_is_rejected_and_kept, make_root, remove_root)
+CLAIM_BETWEEN(an_invalid_manifest_is_rejected_and_kept, make_root, scratch_teardown)
 {
     static const char *const bad[] = {
         "",
@@ -235,7 +219,7 @@ static struct datadir *open_opened(void)
     return datadir;
 }
 
-CLAIM_BETWEEN(a_lost_or_damaged_manifest_is_read_from_its_copy, make_root, remove_root)
+CLAIM_BETWEEN(a_lost_or_damaged_manifest_is_read_from_its_copy, make_root, scratch_teardown)
 {
     char path[256], copy[256], text[768];
     struct datadir *datadir = open_opened();
@@ -270,7 +254,7 @@ CLAIM_BETWEEN(a_lost_or_damaged_manifest_is_read_from_its_copy, make_root, remov
     datadir_close(datadir);
 }
 
-CLAIM_BETWEEN(every_single_bit_of_the_manifest_counts, make_root, remove_root)
+CLAIM_BETWEEN(every_single_bit_of_the_manifest_counts, make_root, scratch_teardown)
 {
     char text[512];
     size_t len, bits = 0;
@@ -305,7 +289,7 @@ CLAIM_BETWEEN(every_single_bit_of_the_manifest_counts, make_root, remove_root)
     datadir_close(open_well(3));
 }
 
-CLAIM_BETWEEN(its_name_is_drawn_once, make_root, remove_root)
+CLAIM_BETWEEN(its_name_is_drawn_once, make_root, scratch_teardown)
 {
     char name[DATADIR_NAME_BYTES + 1], text[512], whole[512];
 
@@ -324,7 +308,7 @@ static void shard_name(char *path, size_t path_bytes, int shard, const char *mor
     snprintf(path, path_bytes, "%s/shard-%02d%s", dir, shard, more);
 }
 
-CLAIM_BETWEEN(the_shards_are_the_existing_directories, make_root, remove_root)
+CLAIM_BETWEEN(the_shards_are_the_existing_directories, make_root, scratch_teardown)
 {
     char path[256], aside[256];
     struct datadir *datadir;
@@ -351,7 +335,7 @@ CLAIM_BETWEEN(the_shards_are_the_existing_directories, make_root, remove_root)
     datadir_close(open_well(3));
 }
 
-CLAIM_BETWEEN(newer_format_is_refused_as_such, make_root, remove_root)
+CLAIM_BETWEEN(newer_format_is_refused_as_such, make_root, scratch_teardown)
 {
     datadir_close(open_well(1));
     write_manifest("format=2\nfuture=yes\n");
@@ -359,7 +343,7 @@ CLAIM_BETWEEN(newer_format_is_refused_as_such, make_root, remove_root)
     assert_non_null(strstr(error, "format 2"));
 }
 
-CLAIM_BETWEEN(shards_without_a_manifest_are_not_recreated, make_root, remove_root)
+CLAIM_BETWEEN(shards_without_a_manifest_are_not_recreated, make_root, scratch_teardown)
 {
     char path[256];
 
@@ -383,7 +367,7 @@ CLAIM_BETWEEN(shards_without_a_manifest_are_not_recreated, make_root, remove_roo
     assert_true(manifest.is_new);
 }
 
-CLAIM_BETWEEN(half_written_manifest_of_a_crash_does_not_matter, make_root, remove_root)
+CLAIM_BETWEEN(half_written_manifest_of_a_crash_does_not_matter, make_root, scratch_teardown)
 {
     char path[256];
     FILE *file;
@@ -398,7 +382,7 @@ CLAIM_BETWEEN(half_written_manifest_of_a_crash_does_not_matter, make_root, remov
     assert_false(manifest.is_new);
 }
 
-CLAIM_BETWEEN(opening_for_reading_makes_nothing, make_root, remove_root)
+CLAIM_BETWEEN(opening_for_reading_makes_nothing, make_root, scratch_teardown)
 {
     struct datadir *datadir;
 
@@ -414,7 +398,7 @@ CLAIM_BETWEEN(opening_for_reading_makes_nothing, make_root, remove_root)
     datadir_close(datadir);
 }
 
-CLAIM_BETWEEN(a_path_that_is_not_a_directory_is_rejected, make_root, remove_root)
+CLAIM_BETWEEN(a_path_that_is_not_a_directory_is_rejected, make_root, scratch_teardown)
 {
     FILE *file = fopen(dir, "w");
 
@@ -424,7 +408,7 @@ CLAIM_BETWEEN(a_path_that_is_not_a_directory_is_rejected, make_root, remove_root
     assert_non_null(strstr(error, dir));
 }
 
-CLAIM_BETWEEN(an_empty_or_overlong_path_is_rejected, make_root, remove_root)
+CLAIM_BETWEEN(an_empty_or_overlong_path_is_rejected, make_root, scratch_teardown)
 {
     static char path[8192];
     struct datadir *datadir = NULL;
@@ -441,13 +425,13 @@ CLAIM_BETWEEN(an_empty_or_overlong_path_is_rejected, make_root, remove_root)
     datadir_close(datadir);
 }
 
-CLAIM_BETWEEN(too_many_shards_are_rejected_and_nothing_is_created, make_root, remove_root)
+CLAIM_BETWEEN(too_many_shards_are_rejected_and_nothing_is_created, make_root, scratch_teardown)
 {
     assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
     assert_int_equal(access(dir, F_OK), -1);
 }
 
-CLAIM_BETWEEN(a_manifest_that_cannot_be_read_or_locked_is_named, make_root, remove_root)
+CLAIM_BETWEEN(a_manifest_that_cannot_be_read_or_locked_is_named, make_root, scratch_teardown)
 {
     char path[200];
 
@@ -466,7 +450,7 @@ CLAIM_BETWEEN(a_manifest_that_cannot_be_read_or_locked_is_named, make_root, remo
 }
 
 /* If the new manifest cannot be written, nothing is begun. */
-CLAIM_BETWEEN(a_directory_with_an_unwritable_manifest_is_rejected, make_root, remove_root)
+CLAIM_BETWEEN(a_directory_with_an_unwritable_manifest_is_rejected, make_root, scratch_teardown)
 {
     char path[200];
 

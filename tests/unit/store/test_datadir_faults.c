@@ -1,6 +1,7 @@
 /* A data directory whose files cannot be read or written, or are foreign: each is reported, and
  * nothing is lost by trying. */
 #include "unit/fault_calls.h"
+#include "unit/scratch.h"
 
 #include "store/datadir.h"
 
@@ -17,26 +18,21 @@
 
 enum { CALLS_MAX = 60 };
 
-static char root[64], dir[128], error[512];
+static char dir[128], error[512];
 static struct datadir_manifest manifest;
 
 static int make_root(void **state)
 {
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/tarry-datadir-XXXXXX");
-    snprintf(dir, sizeof dir, "%s/data", mkdtemp(root) ? root : "");
+    int result = scratch_setup(state);
+    snprintf(dir, sizeof dir, "%s/data", scratch_root);
     *error = '\0';
-    return 0;
+    return result;
 }
 
 static int remove_root(void **state)
 {
-    char command[256];
-
-    (void)state;
     calls_left = -1;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
+    return scratch_teardown(state);
 }
 
 static int try_open(struct datadir **out)
@@ -191,7 +187,7 @@ static void a_path_may_be_a_bare_name(void **state)
 
     (void)state;
     assert_non_null(getcwd(before, sizeof before));
-    assert_int_equal(chdir(root), 0);
+    assert_int_equal(chdir(scratch_root), 0);
     assert_int_equal(datadir_open("data//", 0, &datadir, &manifest, error, sizeof error), 0);
     datadir_close(datadir);
     assert_int_equal(access("data/MANIFEST", F_OK), 0);

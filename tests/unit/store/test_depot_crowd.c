@@ -2,13 +2,6 @@
 #include "unit/claim.h"
 #include "unit/fault_calls.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "depot_crowd.h"
 
 enum { TABLE = 5000 }; /* above the smallest distinguished size */

@@ -7,13 +7,6 @@
 #include "unit/repetitions.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "depot_rig.h"
 
 enum { CALLS_MAX = 5000, ROUNDS = 5, TRIES = 3, KEYS = 12 };

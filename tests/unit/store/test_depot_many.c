@@ -1,16 +1,11 @@
 /* Look-ups of many jobs in one call: each live job is found once, with its own record, as by a look-up
  * of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit/claim.h"
 
 #include "base/random.h"
 #include "depot_crowd.h"
 #include "store/depot_private.h"
-#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { JOBS = 3000, RUNS = 4, WANTS = 5000, NOBODYS_RUN = 77 };

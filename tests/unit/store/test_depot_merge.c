@@ -1,13 +1,6 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "depot_scene.h"
 
 /* Tables of keys become one in steps, and the depot continues between them. */

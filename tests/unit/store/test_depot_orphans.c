@@ -3,12 +3,6 @@
 #include "unit/fault_calls.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "depot_crowd.h"
 

@@ -1,15 +1,10 @@
 /* Slots one by one, and the tables of keys that lead to them: a table is only a hint, and each
  * entry is verified by the record. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit/claim.h"
 
 #include "depot_crowd.h"
 #include "store/keys_private.h"
-#include "unit/claim.h"
 
 enum { JOBS = 100, SAME_HASH = 150, NOBODYS_RUN = 77 };
 

@@ -2,13 +2,6 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "depot_rig.h"
 
 static struct rig *start(struct sim_fs *sim, uint64_t slack_bytes)

@@ -4,13 +4,10 @@
 #include "store/datadir.h"
 #include "store/wal.h"
 #include "unit/claim.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +15,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static char root[64], home[96], aside[96];
+static char home[96], aside[96];
 static struct fs_dir *dir;
 static struct fs fs;
 
 static int make_home(void **state)
 {
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/tarry-fs-dir-XXXXXX");
-    if (!mkdtemp(root))
+    if (scratch_setup(state) < 0)
         return -1;
-    snprintf(home, sizeof home, "%s/home", root);
-    snprintf(aside, sizeof aside, "%s/aside", root);
+    snprintf(home, sizeof home, "%s/home", scratch_root);
+    snprintf(aside, sizeof aside, "%s/aside", scratch_root);
     if (mkdir(home, 0700) < 0 || fs_dir_open(home, FS_DIR_ALONE, &dir) < 0)
         return -1;
     fs = (struct fs){.ops = fs_posix.ops, .ctx = dir};
@@ -40,13 +33,9 @@ static int make_home(void **state)
 
 static int remove_home(void **state)
 {
-    char command[128];
-
-    (void)state;
     fs_dir_close(dir);
     dir = NULL;
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
+    return scratch_teardown(state);
 }
 
 static const char *in(const char *where, const char *name)
@@ -110,11 +99,12 @@ CLAIM_BETWEEN(paths_outside_the_directory_are_not_reachable, make_home, remove_h
 {
     static char name[400];
 
-    assert_int_equal(fs.ops->open(fs.ctx, in(root, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
+    assert_int_equal(fs.ops->open(fs.ctx, in(scratch_root, "other"), O_RDWR | O_CREAT, 0600),
+                     -EXDEV);
     assert_int_equal(fs.ops->open(fs.ctx, in(aside, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
     assert_int_equal(fs.ops->open(fs.ctx, "other", O_RDWR | O_CREAT, 0600), -EXDEV);
     assert_int_equal(fs.ops->mkdir(fs.ctx, "/other", 0700), -EXDEV);
-    assert_int_equal(fs.ops->unlink(fs.ctx, in(root, "home2/x")), -EXDEV);
+    assert_int_equal(fs.ops->unlink(fs.ctx, in(scratch_root, "home2/x")), -EXDEV);
     assert_int_equal(fs.ops->open(fs.ctx, in(home, "none/x"), O_RDWR | O_CREAT, 0600), -ENOENT);
     assert_int_equal(fs.ops->fsync_dir(fs.ctx, in(home, "none")), -ENOENT);
     memset(name, 'x', sizeof name - 1);

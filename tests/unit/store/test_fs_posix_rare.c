@@ -2,21 +2,15 @@
  * names that lead nowhere. */
 #include "store/fs.h"
 #include "unit/claim.h"
+#include "unit/stand_before.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- calls that a signal interrupts, or that the system does not know ---- */
 
@@ -32,29 +26,12 @@ static bool is_interrupted(void)
     return true;
 }
 
-static void *real(const char *name)
-{
-    void *at = dlsym(RTLD_NEXT, name);
-
-    if (!at)
-        abort();
-    return at;
-}
-
-#define STANDS_BEFORE(NAME, RESULT, TAKES, GIVES)                                                  \
-    RESULT rare_##NAME TAKES __asm__(#NAME);                                                       \
-    RESULT rare_##NAME TAKES                                                                       \
-    {                                                                                              \
-        static RESULT(*next) TAKES;                                                                \
-        if (!next)                                                                                 \
-            *(void **)&next = real(#NAME);                                                         \
-        return is_interrupted() ? -1 : next GIVES;                                                 \
-    }
-
-STANDS_BEFORE(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
-STANDS_BEFORE(pread, ssize_t, (int fd, void *to, size_t len, off_t at), (fd, to, len, at))
-STANDS_BEFORE(pwrite, ssize_t, (int fd, const void *from, size_t len, off_t at),
-              (fd, from, len, at))
+STANDS_BEFORE(open, int, -1, is_interrupted(), (const char *path, int flags, mode_t mode),
+              (path, flags, mode))
+STANDS_BEFORE(pread, ssize_t, -1, is_interrupted(), (int fd, void *to, size_t len, off_t at),
+              (fd, to, len, at))
+STANDS_BEFORE(pwrite, ssize_t, -1, is_interrupted(),
+              (int fd, const void *from, size_t len, off_t at), (fd, from, len, at))
 
 ssize_t rare_preadv2(int fd, const struct iovec *sections, int count, off_t at,
                      int flags) __asm__("preadv2");

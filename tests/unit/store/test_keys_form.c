@@ -5,13 +5,7 @@
 #include "unit/claim.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SEED = 5, NUMBER = 3, FORMAT_AT = 8, ENTRIES_AT = 16, FILTER_AT = 24 };
 

@@ -2,13 +2,6 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run_rig.h"
 
 enum { COLD_MS = 500, SLOTS = 600, BODY_BYTES = 160000 };

@@ -1,12 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit/claim.h"
 
 #include "run_rig.h"
-#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <signal.h>

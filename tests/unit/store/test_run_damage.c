@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit/claim.h"
 
 #include "run_rig.h"
 #include "store/run_private.h"
-#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <fcntl.h>

@@ -5,13 +5,7 @@
 #include "unit/claim.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* The directory by itself is larger than the write buffer. */
 enum { SLOTS = 60000, SEED = 4711, RECORD_BYTES_MAX = 512, CALLS_MAX = 200 };

@@ -46,13 +46,6 @@ static char *scarce_strdup(const char *text)
 #undef realloc
 #undef strdup
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "run_rig.h"
 #include "unit/seed.h"
 

@@ -1,12 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit/claim.h"
 
 #include "support/sim_fs.h"
-#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>

@@ -1,20 +1,15 @@
 #include "base/clock.h"
 #include "support/wal_owner.h"
 #include "unit/claim.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { FILE_BYTES = 32768 };
 
@@ -395,19 +390,11 @@ static void *commit_on_helper(void *wal)
     return NULL;
 }
 
-static void remove_tree(const char *dir)
-{
-    char command[4200];
-
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    assert_int_equal(system(command), 0);
-}
-
 /* Not a lap ahead of the reader: it reads what is at most 60 behind, and 64 places are kept. Jobs
  * are not let go, so no place goes bad. */
 CLAIM(helper_reads_while_the_owner_appends)
 {
-    char dir[] = "/tmp/tarry-wal-XXXXXX";
+    char dir[SCRATCH_BYTES];
     struct reading reading = {0};
     struct wal_options options = {.fs = &fs_posix,
                                   .file_bytes = 1 << 20,
@@ -420,7 +407,7 @@ CLAIM(helper_reads_while_the_owner_appends)
     char error[4096], body[500] = "x";
     pthread_t reader, committer;
 
-    assert_non_null(mkdtemp(dir));
+    assert_true(scratch_make(dir));
     options.dir = dir;
     assert_int_equal(wal_open(&options, NULL, NULL, &reading.wal, NULL, error, sizeof error), 0);
     for (uint32_t i = 0; i < 60; i++) {
@@ -447,7 +434,7 @@ CLAIM(helper_reads_while_the_owner_appends)
     atomic_store(&reading.stop, true);
     pthread_join(reader, NULL);
     wal_close(reading.wal);
-    remove_tree(dir);
+    assert_int_equal(scratch_remove(dir), 0);
 }
 
 CLAIMS_MAIN(NULL, NULL)
