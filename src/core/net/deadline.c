@@ -5,6 +5,7 @@
  * set again.
  */
 #include "base/clock.h"
+#include "net/activity.h"
 #include "net/reactor.h"
 
 #include <assert.h>
@@ -69,6 +70,7 @@ static void on_timer(uv_poll_t *poll, int status, int events)
         deadline->reactor,
         now_us - (deadline->at_us > deadline->fair_us ? deadline->at_us : deadline->fair_us));
     deadline->at_us = INT64_MAX;
+    activity_begin("deadlines");
     deadline->fire(deadline->ctx);
 }
 

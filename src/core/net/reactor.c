@@ -2,14 +2,16 @@
 
 #include "base/clock.h"
 #include "base/peak.h"
+#include "net/activity.h"
 #include "net/thread.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { HOOKS_MAX = 8, KIND_SHARE_US = 250 };
+enum { HOOKS_MAX = 8, KIND_SHARE_US = 250, SLOW_US = 2000 };
 
 struct hook {
     bool (*run)(void *ctx);
@@ -39,6 +41,11 @@ struct reactor {
     _Atomic uint64_t iterations, letters;
     struct peak longest_us, longest_processor_us;
     struct shared_histogram iteration_us, processor_us, late_us;
+    struct slow_activity {
+        _Atomic(const char *) name; /* NULL: a free place */
+        _Atomic uint64_t iterations;
+    } slow
+        [REACTOR_ACTIVITIES_MAX]; /* activities of slow iterations, in the order in which they were first seen */
 };
 
 /* ---- mailbox ---- */
@@ -75,6 +82,7 @@ static void on_mail(uv_async_t *mail)
     struct letter *letter = take_mail(reactor);
     uint64_t letters = 0;
     (void)reactor_now_us(reactor);
+    activity_begin("messages");
     for (; letter; letters++) {
         struct letter *next = letter->next;
         letter->run(letter);
@@ -132,6 +140,19 @@ static uint64_t processor_time_of(struct reactor *reactor, uint64_t took_us)
     return used_us < took_us ? used_us : took_us;
 }
 
+/* Counts a slow iteration by the activity that took the longest. More of them than there are places for count as the last one. */
+static void note_slow(struct reactor *reactor, const char *activity)
+{
+    struct slow_activity *slow = reactor->slow;
+    const char *name;
+    while ((name = atomic_load_explicit(&slow->name, memory_order_relaxed)) &&
+           strcmp(name, activity) != 0 && slow < reactor->slow + REACTOR_ACTIVITIES_MAX - 1)
+        slow++;
+    if (!name)
+        atomic_store_explicit(&slow->name, activity, memory_order_release);
+    counter_add(&slow->iterations, 1);
+}
+
 /* Records the iteration. The loop polls next. */
 static void iteration_note(struct reactor *reactor)
 {
@@ -149,6 +170,9 @@ static void iteration_note(struct reactor *reactor)
     shared_histogram_add(&reactor->iteration_us, took_us);
     peak_note(&reactor->longest_us, took_us, ended_us);
     uint64_t used_us = processor_time_of(reactor, took_us);
+    const char *activity = activity_end_iteration();
+    if (used_us >= SLOW_US)
+        note_slow(reactor, activity);
     shared_histogram_add(&reactor->processor_us, used_us);
     peak_note(&reactor->longest_processor_us, used_us, ended_us);
 }
@@ -175,6 +199,17 @@ void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum)
     shared_histogram_merge(&sum->iteration_us, &reactor->iteration_us);
     shared_histogram_merge(&sum->processor_us, &reactor->processor_us);
     shared_histogram_merge(&sum->late_us, &reactor->late_us);
+}
+
+bool reactor_slow_activity(const struct reactor *reactor, uint32_t place, const char **name,
+                           uint64_t *iterations)
+{
+    if (place >= REACTOR_ACTIVITIES_MAX)
+        return false;
+    const struct slow_activity *slow = &reactor->slow[place];
+    *name = atomic_load_explicit(&slow->name, memory_order_acquire);
+    *iterations = counter_get(&slow->iterations);
+    return *name != NULL;
 }
 
 /* ---- end of an iteration ---- */
@@ -216,6 +251,7 @@ static void run_tasks(struct reactor *reactor)
     if (list_is_empty(&reactor->tasks))
         return;
     (void)reactor_now_us(reactor);
+    activity_begin("pieces");
     do {
         struct reactor_task *task = list_entry(reactor->tasks.next, struct reactor_task, list);
         list_remove(&task->list);
@@ -312,6 +348,7 @@ struct reactor *reactor_new(uint32_t index)
     (void)uv_prepare_start(&reactor->iteration_end, on_iteration_end);
     (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
+    atomic_init(&reactor->slow[0].name, ACTIVITY_SEVERAL);
     reactor->ended_us = clock_awake_us();
     reactor->read_processor_us = clock_thread_us();
     return reactor;

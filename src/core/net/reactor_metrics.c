@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { ITERATION_DURATION, ITERATION_LONGEST, PROCESSOR, PROCESSOR_LONGEST, LAG, LETTERS };
+enum { ITERATION_DURATION, ITERATION_LONGEST, PROCESSOR, PROCESSOR_LONGEST, LAG, LETTERS, SLOW };
 
 static const struct bucket_bounds loop_bounds = {.units = 1000000,
                                                  .count = 14,
@@ -29,6 +29,17 @@ static void emit_one(struct metric_page *page, int row, const struct slice *labe
         metric_sample(page, labels, figures->letters);
 }
 
+static void emit_slow(struct metric_page *page, const struct reactor *reactor)
+{
+    char text[12];
+    int len = snprintf(text, sizeof text, "%u", reactor_index(reactor));
+    const char *activity;
+    uint64_t iterations;
+    for (uint32_t i = 0; reactor_slow_activity(reactor, i, &activity, &iterations); i++)
+        metric_sample(page, METRIC_LABELS(slice_make(text, (size_t)len), slice_of(activity)),
+                      iterations);
+}
+
 void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struct metric_page *page)
 {
     static _Thread_local struct reactor_figures figures;
@@ -42,6 +53,9 @@ void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struc
             emit_one(page, row, METRIC_LABELS(slice_make(text, (size_t)len)), &figures);
         }
     }
+    metric_begin(page, &reactor_metrics[SLOW]);
+    for (uint32_t i = 0; i < count; i++)
+        emit_slow(page, reactors[i]);
 }
 
 const struct metric reactor_metrics[] = {
@@ -91,4 +105,15 @@ const struct metric reactor_metrics[] = {
                  .help = "Messages from other threads.",
                  .meaning = "Some for each commit, and with several shards some for each call "
                             "that another shard's loop answers."},
+    [SLOW] =
+        {.name = "tarry_loop_slow_iterations_total",
+         .type = PROMETHEUS_COUNTER,
+         .labels = {"reactor", "activity"},
+         .help = "Iterations of an event loop that used at least 0.002 of processor time, by the "
+                 "activity that took the longest.",
+         .meaning =
+             "The activity that delays the other clients: the path of a call of HTTP or gRPC, an "
+             "action of SQS, or a "
+             "step of the server. `several`: none took half of the time. Grows with a call: "
+             "ask its clients for smaller pages or batches. Grows with a step: report it."},
     METRIC_END};

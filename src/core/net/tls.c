@@ -1,6 +1,7 @@
 #include "net/tls.h"
 
 #include "base/error.h"
+#include "net/activity.h"
 
 #include <errno.h>
 #include <openssl/bio.h>
@@ -408,6 +409,7 @@ static void settle(struct tls_session *session, int result)
 static bool shake_hands(struct tls_session *session)
 {
     ERR_clear_error();
+    activity_begin("handshakes");
     int result = SSL_do_handshake(session->ssl);
     if (result == 1) {
         session->state = TLS_OPEN;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "net/activity.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -143,6 +144,7 @@ static void begin_command(struct beanstalk_session *session,
         beanstalk_change_begin(session, audit_name(command));
     if (handler->is_worker)
         become_worker(session);
+    activity_begin("commands of beanstalk");
     handler->begin(session);
     if (!session->wait)
         beanstalk_change_end(session);

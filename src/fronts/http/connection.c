@@ -7,6 +7,7 @@
 #include "http/output.h"
 #include "http/phase.h"
 #include "net/proxy_protocol.h"
+#include "net/activity.h"
 
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -544,6 +545,7 @@ static void read_input(struct http_connection *connection, ssize_t got, const uv
         cut_connection(connection);
     } else if (got > 0 && !connection->is_closing) {
         http_count(&front->counters.bytes_in, (uint64_t)got);
+        activity_begin("requests");
         http_wake_sleeper(front->shared);
         (void)http_front_now_ms(front);
         if (connection->socket.pauses != front->pauses && is_stale(connection))
@@ -687,6 +689,7 @@ bool http_connections_flush(struct http_front *front)
         return has_waiting;
     uint32_t serial = front->serial;
     bool has_cut = false;
+    activity_begin("replies");
     /* Connections that become dirty from here on are handled in the next iteration. */
     now = front->dirty;
     now.next->prev = now.prev->next = &now;

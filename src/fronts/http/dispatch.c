@@ -21,6 +21,7 @@
 
 #include "base/text.h"
 #include "http/site.h"
+#include "net/activity.h"
 
 /* ---- routing ---- */
 
@@ -410,6 +411,7 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
     if (weight)
         begin_weight(exchange, weight);
     call.exchange = exchange;
+    activity_begin(match->route->pattern);
     match->route->handle(&call);
     return HTTP_DISPATCH_DONE;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/channel.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -223,6 +224,7 @@ static bool read_call(struct http_call *call, const struct sqs_operation **opera
     if (!*operation)
         return sqs_error_set(error, SQS_UNKNOWN, "The action %.*s is not valid for this endpoint.",
                              (int)(target.len < 60 ? target.len : 60), target.at);
+    activity_begin((*operation)->name);
     if ((*operation)->audit)
         http_change_begin(call->exchange, (*operation)->audit, call->caller, (struct slice){0});
     if (!json_check(call->request->body, &request.fields, NULL) ||

@@ -10,6 +10,7 @@
 #include "base/trouble.h"
 #include "base/vector.h"
 #include "local/preload.h"
+#include "net/activity.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -860,6 +861,8 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
             stop_checkpoint(checkpoint);
         return false;
     }
+    if (checkpoint->phase != CHECKPOINT_IDLE)
+        activity_begin("checkpoint");
     switch (checkpoint->phase) {
     case CHECKPOINT_IDLE:
         return step_idle(checkpoint, now);

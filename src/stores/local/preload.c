@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/trouble.h"
 #include "local/preload_slice.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -832,6 +833,7 @@ bool preload_step(struct preload *preload, struct engine_now now)
     if (now.inner_ms < preload->retry_ms)
         return false;
     preload->retry_ms = 0;
+    activity_begin("loading of jobs");
     follow_view(preload, now);
     if (preload_topics_step(&preload->topics, now))
         preload->first.is_known = false;

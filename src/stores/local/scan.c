@@ -4,6 +4,7 @@
 #include "local/cold_list.h"
 #include "local/job_reply.h"
 #include "local/shard_feed.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -594,6 +595,7 @@ bool scans_step(struct shard *shard)
         if (!shard->broken) {
             if (share++ == SHARES)
                 return true;
+            activity_begin("lists");
             if (scan_ask_room(shard, scan, &status) == -EAGAIN)
                 continue;
         }

@@ -13,6 +13,7 @@
 #include "local/recovery.h"
 #include "local/scan.h"
 #include "local/shard_feed.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -132,6 +133,7 @@ static bool advance_engine(struct shard *shard, struct engine_now now)
                      WAL_FOR_ANSWER))
         return false; /* a commit makes room, or on a full disk the next upkeep */
     shard->engine_skew_ms = now.skew_ms;
+    activity_begin("due jobs");
     engine_advance(shard->engine, now, SHARD_TIMERS_AT_ONCE);
     return engine_next_ms(shard->engine) <= now.inner_ms;
 }

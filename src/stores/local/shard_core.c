@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/clock_restore.h"
 #include "base/log.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -210,6 +211,7 @@ static void send_heavy(struct shard *shard)
     if (list_is_empty(&shard->heavy))
         return;
     struct reactor_share share = reactor_share_begin();
+    activity_begin("large replies");
     list_take_all(&round, &shard->heavy);
     do
         completion_run(shard, list_entry(round.next, struct completion, list));
@@ -487,6 +489,7 @@ static void commit_done(struct work *work)
 void shard_commit(struct shard *shard, bool at_once)
 {
     uint64_t sequence = wal_open_sequence(shard->wal);
+    activity_begin("commit");
     bool sealed = !shard->committing && !shard->broken &&
                   (at_once ? wal_seal_sync(shard->wal) : wal_seal(shard->wal));
     if (!sealed)

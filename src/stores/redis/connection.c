@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "redis/tls.h"
+#include "net/activity.h"
 
 #include <assert.h>
 #include <netinet/tcp.h>
@@ -437,6 +438,7 @@ redisReply *redis_connection_take_reply(struct redis_connection *connection)
 static void take_in(struct redis_connection *connection, const char *bytes, size_t len)
 {
     void *reply = NULL;
+    activity_begin("replies of Redis");
     int status = redisReaderFeed(connection->reader, bytes, len);
     while (status == REDIS_OK) {
         status = redisReaderGetReply(connection->reader, &reply);

@@ -1,6 +1,7 @@
 #include "sql/connection.h"
 
 #include "base/clock.h"
+#include "net/activity.h"
 #include "sql/schema.h"
 
 #include <stdlib.h>
@@ -142,6 +143,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         return;
     int ready = (events & UV_READABLE || status < 0 ? SQL_READABLE : 0) |
                 (events & UV_WRITABLE ? SQL_WRITABLE : 0);
+    activity_begin("replies of the database");
     progress = link->dialect->advance(link, connection->context, ready);
     /* On an error, libuv stops polling. All that could be read has been read. */
     connection->is_lost = progress == SQL_LOST || status < 0;

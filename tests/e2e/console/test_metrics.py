@@ -192,3 +192,24 @@ def test_ten_thousand_topics_delay_no_loop_iteration(start_server, capsys):
     eventually(lambda: held() <= before)
     server.last = socket.create_connection(("127.0.0.1", server.port))  # one is on its way when the server stops
     server.last.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+def slow_activities(server):
+    """Returns the activities of slow iterations with their counts."""
+    return {name: int(count) for name, count in re.findall(r'^tarry_loop_slow_iterations_total\{reactor="0",activity="([^"]+)"\} (\d+)$', page(server), re.M)}
+
+
+@pytest.mark.plain("activities of the loop, whatever the listeners")
+def test_slow_iterations_are_counted_by_their_activity(start_server):
+    server = start_server("--shards", "1")
+    client = server.client()
+    for first in range(0, 20_000, 1000):
+        client.push_batch([{"topic": "many", "id": str(first + number)} for number in range(1000)])
+
+    def takes_have_been_slow():
+        taken = client.call("POST", "/v1/topics/many/take?max=1000")
+        client.call("POST", "/v1/nack", json.dumps({"leases": [job["lease"] for job in taken.json()["jobs"]]}).encode(), {"Content-Type": "application/json"})
+        return "/v1/topics/{topic}/take" in slow_activities(server)
+
+    eventually(takes_have_been_slow, 60)
+    assert not [name for name in slow_activities(server) if "schedules" in name]

@@ -1,10 +1,13 @@
 #include "net/reactor.h"
 
 #include "base/clock.h"
+#include "net/activity.h"
 #include "unit/cases.h"
 #include "unit/claim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LONG_US = 20000 };
@@ -63,13 +66,18 @@ static bool hook_long(void *ctx)
     return false;
 }
 
-/* Uses the processor for LONG_US, however long that takes. */
+/* Uses the processor for `us`, however long that takes. */
+static void use(int64_t us)
+{
+    int64_t until_us = clock_thread_us() + us;
+    while (clock_thread_us() < until_us)
+        ;
+}
+
 static bool hook_work(void *ctx)
 {
     (void)ctx;
-    int64_t until_us = clock_thread_us() + LONG_US;
-    while (clock_thread_us() < until_us)
-        ;
+    use(LONG_US);
     return false;
 }
 
@@ -111,6 +119,100 @@ CLAIM(hooks_at_the_end_count_for_the_iteration)
     reactor_at_iteration_end(reactor, hook_long, NULL);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
     assert_true(figures_of(reactor).longest_us >= LONG_US - 1000); /* nothing marked its begin */
+    reactor_free(reactor);
+}
+
+/* ---- activities of slow iterations ---- */
+
+static bool hook_mixed(void *ctx)
+{
+    (void)ctx;
+    activity_begin("short");
+    use(100);
+    activity_begin("long");
+    use(LONG_US);
+    activity_begin("short");
+    return false;
+}
+
+static bool hook_even(void *ctx)
+{
+    (void)ctx;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (int i = 0; i < 4; i++) {
+        activity_begin(names[i]);
+        use(LONG_US);
+    }
+    return false;
+}
+
+static bool hook_quick(void *ctx)
+{
+    (void)ctx;
+    activity_begin("quick");
+    return false;
+}
+
+/* Runs an iteration that ends with this hook. Returns how many slow iterations counted for the activity since the start. */
+static uint64_t slow_after(struct reactor *reactor, bool (*hook)(void *ctx), const char *activity)
+{
+    const char *name;
+    uint64_t iterations;
+    reactor_at_iteration_end(reactor, hook, NULL);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    reactor_remove_at_iteration_end(reactor, hook, NULL);
+    for (uint32_t i = 0; reactor_slow_activity(reactor, i, &name, &iterations); i++)
+        if (strcmp(name, activity) == 0)
+            return iterations;
+    return 0;
+}
+
+CLAIM(a_slow_iteration_counts_for_the_activity_that_took_the_longest)
+{
+    struct reactor *reactor = reactor_new(0);
+    assert_int_equal(slow_after(reactor, hook_mixed, "long"), 1);
+    assert_int_equal(slow_after(reactor, hook_quick, "quick"), 0);
+    assert_int_equal(slow_after(reactor, hook_mixed, "long"), 2);
+    assert_int_equal(slow_after(reactor, hook_work, "unknown"), 1);
+    assert_int_equal(slow_after(reactor, hook_quick, "short"), 0);
+    reactor_free(reactor);
+}
+
+CLAIM(several_activities_share_a_slow_iteration)
+{
+    struct reactor *reactor = reactor_new(0);
+    int evenly = 0;
+    for (int tries = 0; tries < 20 && !evenly; tries++) /* one of them may wait for the processor */
+        evenly = (int)slow_after(reactor, hook_even, "several");
+    assert_int_equal(evenly, 1);
+    reactor_free(reactor);
+}
+
+static char names[REACTOR_ACTIVITIES_MAX + 3][8];
+
+static bool hook_next_name(void *ctx)
+{
+    int *next = ctx;
+    (void)snprintf(names[*next], sizeof names[0], "w%d", *next);
+    activity_begin(names[(*next)++]);
+    use(3000);
+    return false;
+}
+
+CLAIM(activities_without_a_place_count_as_the_last_one)
+{
+    struct reactor *reactor = reactor_new(0);
+    int next = 0;
+    uint64_t iterations, sum = 0;
+    const char *name;
+    reactor_at_iteration_end(reactor, hook_next_name, &next);
+    while (next < REACTOR_ACTIVITIES_MAX + 3)
+        (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    for (uint32_t i = 0; reactor_slow_activity(reactor, i, &name, &iterations); i++)
+        sum += iterations;
+    assert_int_equal(sum, REACTOR_ACTIVITIES_MAX + 3);
+    assert_int_equal(iterations, 5); /* the first place is that of several */
+    assert_false(reactor_slow_activity(reactor, REACTOR_ACTIVITIES_MAX, &name, &iterations));
     reactor_free(reactor);
 }
 
