@@ -18,7 +18,7 @@
 #define ACTIVITY_SEVERAL "several"
 
 struct activity {
-    const char *name; /* NULL: none has begun in this iteration */
+    const char *name; /* NULL: not named yet in this iteration */
     const char *longest;
     uint64_t began, since; /* of the first activity of the iteration, and of this one */
     uint64_t longest_ticks;
@@ -55,7 +55,7 @@ static inline void activity_begin(const char *name)
 }
 
 /* Ends the activities of an iteration. Returns the one that took at least half of their time, ACTIVITY_SEVERAL
- * if none did, or "unknown" if none was named. */
+ * if there is no such activity, or "unknown" if there was no name. */
 const char *activity_end_iteration(void);
 
 #endif

@@ -124,7 +124,7 @@ struct reactor_figures {
 /* Adds the statistics to *sum, over several reactors: zero it before the first. Any thread. */
 void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum);
 /* Reads how many slow iterations, with at least 2 ms of processor time, spent the longest part of it in an
- * activity (net/activity.h). Activities have places from 0 on. Returns false if none has this place. Any thread. */
+ * activity (net/activity.h). Activities have places from 0 on. Returns false if the place is free. Any thread. */
 enum { REACTOR_ACTIVITIES_MAX = 64 };
 bool reactor_slow_activity(const struct reactor *reactor, uint32_t place, const char **name,
                            uint64_t *iterations);

@@ -114,6 +114,6 @@ const struct metric reactor_metrics[] = {
          .meaning =
              "The activity that delays the other clients: the path of a call of HTTP or gRPC, an "
              "action of SQS, or a "
-             "step of the server. `several`: none took half of the time. Grows with a call: "
+             "step of the server. `several`: no activity took half of the time. Grows with a call: "
              "ask its clients for smaller pages or batches. Grows with a step: report it."},
     METRIC_END};
