@@ -6,8 +6,8 @@
 #include "http/input.h"
 #include "http/output.h"
 #include "http/phase.h"
-#include "net/proxy_protocol.h"
 #include "net/activity.h"
+#include "net/proxy_protocol.h"
 
 #include <netinet/tcp.h>
 #include <poll.h>

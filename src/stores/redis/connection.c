@@ -1,8 +1,8 @@
 #include "redis/connection.h"
 
 #include "base/clock.h"
-#include "redis/tls.h"
 #include "net/activity.h"
+#include "redis/tls.h"
 
 #include <assert.h>
 #include <netinet/tcp.h>
