@@ -115,6 +115,26 @@ static bool is_used_up(const struct spec *spec, const struct state *state)
     return spec->count && state->counted >= spec->count;
 }
 
+/* Notes when the first fire after the end would be, so that the history shows why it does not come. */
+static void note_end(const struct schedule *schedule, struct state *state)
+{
+    struct timetable_fire fire;
+    if (!state->ended_ms && timetable_next_endless(&schedule->spec->table, schedule->zone,
+                                                   state->after_ms, &fire) == TIMETABLE_FIRE)
+        state->ended_ms = fire.at_ms;
+}
+
+/* Skips the first fire after the end at its time. The later ones are not counted. */
+static void skip_ended(const struct schedule *schedule, struct decision *out, int64_t now_ms)
+{
+    struct state *state = &out->state;
+    if (state->ended_ms <= state->after_ms || due_of(schedule, state->ended_ms) > now_ms)
+        return;
+    out->skipped[SKIP_ENDED]++;
+    state_add(state, state->ended_ms, SKIP_ENDED);
+    state->after_ms = state->ended_ms;
+}
+
 /* Sets when the schedule is handled again: shortly before a fire whose job may wait, else at its
  * time. */
 static void plan_wake(const struct schedule *schedule, struct decision *out, int64_t now_ms,
@@ -122,9 +142,15 @@ static void plan_wake(const struct schedule *schedule, struct decision *out, int
 {
     int64_t lead_ms = schedule->spec->overlap == OVERLAP_ALLOW ? DECIDE_LEAD_MS : 0;
     out->state.next_ms = next_ms;
-    out->wake_ms = next_ms    ? due_of(schedule, next_ms) - lead_ms
-                   : later_ms ? later_ms
-                              : now_ms + FAR_MS;
+    if (!next_ms && !later_ms) {
+        note_end(schedule, &out->state);
+        skip_ended(schedule, out, now_ms);
+    }
+    bool is_ending = out->state.ended_ms > out->state.after_ms;
+    out->wake_ms = next_ms     ? due_of(schedule, next_ms) - lead_ms
+                   : later_ms  ? later_ms
+                   : is_ending ? due_of(schedule, out->state.ended_ms)
+                               : now_ms + FAR_MS;
     if (out->wake_ms > now_ms + FAR_MS)
         out->wake_ms = now_ms + FAR_MS;
 }
@@ -187,9 +213,32 @@ void schedule_begin(const struct schedule *schedule, struct state *state, int64_
     struct decision decision = {.state = *state};
     int64_t later_ms = 0, next_ms;
     decision.state.after_ms = now_ms;
+    decision.state.ended_ms = 0;
     next_ms =
         is_used_up(schedule->spec, &decision.state) ? 0 : find_fire(schedule, now_ms, &later_ms);
     plan_wake(schedule, &decision, now_ms, next_ms, later_ms);
     *state = decision.state;
     *wake_ms = decision.wake_ms;
+}
+
+bool schedule_fires_at(const struct schedule *schedule, int64_t at_ms)
+{
+    int64_t later_ms;
+    return find_fire(schedule, at_ms - 1, &later_ms) == at_ms;
+}
+
+size_t schedule_take_back(const struct schedule *schedule, struct state *state, int64_t now_ms,
+                          int64_t taken_ms[STATE_LAST])
+{
+    size_t count = 0;
+    while (state->last_count && schedule->spec->overlap == OVERLAP_ALLOW) {
+        const struct state_fire *last = &state->last[state->last_count - 1];
+        if (last->reason == SKIP_ENDED || due_of(schedule, last->at_ms) <= now_ms)
+            break;
+        if (!last->reason)
+            taken_ms[count++] = last->at_ms;
+        state->after_ms = last->at_ms > now_ms ? now_ms : last->at_ms - 1;
+        state_remove_last(state);
+    }
+    return count;
 }

@@ -50,6 +50,14 @@ void schedule_decide(const struct schedule *schedule, const struct state *before
 void schedule_retry(struct decision *out, const struct state *before, int64_t refused_ms,
                     int64_t now_ms);
 
+/* Returns whether the timetable has a fire at a time. */
+bool schedule_fires_at(const struct schedule *schedule, int64_t at_ms);
+
+/* Takes back what was decided ahead: fires whose jobs are not due at a time. The state continues as before them. Returns
+ * their number, and their nominal times: the jobs to cancel. */
+size_t schedule_take_back(const struct schedule *schedule, struct state *state, int64_t now_ms,
+                          int64_t taken_ms[STATE_LAST]);
+
 /* Returns the time at which a new or resumed schedule, or one whose plan changed, continues. */
 void schedule_begin(const struct schedule *schedule, struct state *state, int64_t now_ms,
                     int64_t *wake_ms);

@@ -5,10 +5,8 @@
 const char *skip_reason_name(enum skip_reason reason)
 {
     static const char *const names[SKIP_REASONS] = {
-        [SKIP_MISSED] = "missed",
-        [SKIP_PAUSED] = "paused",
-        [SKIP_OVERLAP] = "overlap",
-        [SKIP_REFUSED] = "refused",
+        [SKIP_MISSED] = "missed",   [SKIP_PAUSED] = "paused", [SKIP_OVERLAP] = "overlap",
+        [SKIP_REFUSED] = "refused", [SKIP_ENDED] = "ended",
     };
     return names[reason];
 }
@@ -24,6 +22,18 @@ void state_add(struct state *state, int64_t at_ms, enum skip_reason reason)
         state->skipped[reason]++;
     else
         state->fired++;
+}
+
+void state_remove_last(struct state *state)
+{
+    enum skip_reason reason = state->last[--state->last_count].reason;
+    if (reason) {
+        state->skipped[reason]--;
+        return;
+    }
+    state->fired--;
+    state->number--;
+    state->counted -= state->counted > 0; /* a change began to count again */
 }
 
 void state_skip(struct state *state, int64_t at_ms, enum skip_reason reason)
@@ -50,9 +60,12 @@ static const struct number {
     {"skipped_paused", offsetof(struct state, skipped[SKIP_PAUSED])},
     {"overlap", offsetof(struct state, skipped[SKIP_OVERLAP])},
     {"refused", offsetof(struct state, skipped[SKIP_REFUSED])},
+    {"ended", offsetof(struct state, skipped[SKIP_ENDED])},
     {"paused_until", offsetof(struct state, paused_until_ms)},
     {"retry", offsetof(struct state, retry_ms)},
     {"refused_at", offsetof(struct state, refused_ms)},
+    {"ended_at", offsetof(struct state, ended_ms)},
+    {"since", offsetof(struct state, since_ms)},
     {"paced", offsetof(struct state, paced_ms)},
     {"zone_digest", offsetof(struct state, zone_digest)},
     {"tzdata", offsetof(struct state, tzdata)},

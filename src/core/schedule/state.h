@@ -9,7 +9,14 @@
 enum { STATE_LAST = 10 };
 
 /* The reason why a fire was skipped. */
-enum skip_reason { SKIP_MISSED = 1, SKIP_PAUSED, SKIP_OVERLAP, SKIP_REFUSED, SKIP_REASONS };
+enum skip_reason {
+    SKIP_MISSED = 1,
+    SKIP_PAUSED,
+    SKIP_OVERLAP,
+    SKIP_REFUSED,
+    SKIP_ENDED, /* the first fire after `end` or `count` */
+    SKIP_REASONS
+};
 
 struct state_fire {
     int64_t at_ms;           /* nominal time */
@@ -29,6 +36,8 @@ struct state {
     int64_t paused_until_ms; /* 0: until resumed */
     int64_t retry_ms;        /* wait after a refused push; 0: the last push was not refused */
     int64_t refused_ms;      /* nominal time of that fire */
+    int64_t ended_ms;        /* nominal time of the first fire after the end; 0: not ended */
+    int64_t since_ms;        /* when the schedule was created, or a change last cancelled fires */
     int64_t paced_ms;        /* time of the last fire that was caught up one per second */
     int64_t zone_digest;     /* of the file of the zone that the next fire was found with; 0: UTC */
     int64_t tzdata;          /* its version (cadence/zones.h); 0: not known */
@@ -38,6 +47,8 @@ const char *skip_reason_name(enum skip_reason reason);
 
 /* Adds a fire to the last ones, and to the totals. */
 void state_add(struct state *state, int64_t at_ms, enum skip_reason reason);
+/* Removes the newest one. */
+void state_remove_last(struct state *state);
 /* Changes the outcome of a fire that was added as fired. */
 void state_skip(struct state *state, int64_t at_ms, enum skip_reason reason);
 

@@ -146,12 +146,11 @@ static bool is_excepted(const struct timetable *table, const struct zone *zone,
     return false;
 }
 
-enum timetable_found timetable_next(const struct timetable *table, const struct zone *zone,
-                                    int64_t after_ms, struct timetable_fire *out)
+/* Finds the first fire after one time and not after another one. */
+static enum timetable_found next_until(const struct timetable *table, const struct zone *zone,
+                                       int64_t after_ms, int64_t end_ms, struct timetable_fire *out)
 {
     struct timetable_fire fire;
-    int64_t end_ms =
-        table->end_ms && table->end_ms < TIMETABLE_END_MS ? table->end_ms : TIMETABLE_END_MS - 1;
     after_ms = larger(after_ms, table->start_ms - 1);
     for (int i = 0; i < SEARCH_MAX; i++) {
         int64_t resume_ms;
@@ -165,4 +164,17 @@ enum timetable_found timetable_next(const struct timetable *table, const struct 
     }
     *out = (struct timetable_fire){.at_ms = after_ms + 1};
     return TIMETABLE_LATER;
+}
+
+enum timetable_found timetable_next(const struct timetable *table, const struct zone *zone,
+                                    int64_t after_ms, struct timetable_fire *out)
+{
+    bool ends = table->end_ms && table->end_ms < TIMETABLE_END_MS;
+    return next_until(table, zone, after_ms, ends ? table->end_ms : TIMETABLE_END_MS - 1, out);
+}
+
+enum timetable_found timetable_next_endless(const struct timetable *table, const struct zone *zone,
+                                            int64_t after_ms, struct timetable_fire *out)
+{
+    return next_until(table, zone, after_ms, TIMETABLE_END_MS - 1, out);
 }

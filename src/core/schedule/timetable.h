@@ -66,4 +66,8 @@ enum timetable_found {
 enum timetable_found timetable_next(const struct timetable *table, const struct zone *zone,
                                     int64_t after_ms, struct timetable_fire *out);
 
+/* Does the same as if the timetable had no end. */
+enum timetable_found timetable_next_endless(const struct timetable *table, const struct zone *zone,
+                                            int64_t after_ms, struct timetable_fire *out);
+
 #endif

@@ -211,7 +211,7 @@ static void backfill_push(struct http_exchange *exchange, const struct stored *s
     for (size_t i = 0; i < count; i++) {
         decided[i].due_ms = now_ms + (int64_t)i * pace_ms;
         stored_fire_init(&fires[i], stored, name, &decided[i]);
-        fires[i].push.id = fires[i].push.once; /* each fire is a job of its own */
+        fires[i].push.id = slice_of(fires[i].id); /* each fire is a job of its own */
         fires[i].push.on_conflict = CONFLICT_KEEP;
         pushes[i] = fires[i].push;
     }

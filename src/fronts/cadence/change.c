@@ -2,13 +2,15 @@
 
 #include "api/json_shape.h"
 #include "base/clock.h"
+#include "queue/status.h"
 
 #include <stdlib.h>
 
 enum {
     ONCE_FOR_MS = 1000,
-    RETRY_MS = 20,     /* while the worker holds the schedule */
-    TIMEOUT_MS = 15000 /* longer than a lease */
+    RETRY_MS = 20, /* while a worker holds the schedule; then twice as long, */
+    RETRY_MS_MAX = 200,
+    TIMEOUT_MS = 30000 /* longer than a lease and the rounds of a busy server */
 };
 
 struct change {
@@ -23,7 +25,11 @@ struct change {
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
     int64_t held_due_ms, began_ms;
+    int64_t
+        ahead_ms[STATE_LAST]; /* nominal times of fires that are cancelled: jobs that are not due */
+    size_t ahead_count;
     struct deadline *begin, *retry;
+    int64_t retry_ms; /* the last wait */
     struct change_result result;
     bool is_calling, is_ended; /* a call of the queue is in progress; the front is gone */
     bool is_hidden;            /* the schedule belongs to a topic of others */
@@ -90,7 +96,10 @@ static void change_retry(struct change *change)
         change_finish(change, QUEUE_NO_MEMORY);
         return;
     }
-    deadline_set(change->retry, clock_inner_ms() + RETRY_MS);
+    change->retry_ms = change->retry_ms ? 2 * change->retry_ms : RETRY_MS;
+    if (change->retry_ms > RETRY_MS_MAX)
+        change->retry_ms = RETRY_MS_MAX;
+    deadline_set(change->retry, clock_inner_ms() + change->retry_ms);
 }
 
 /* ---- 3: the job is written ---- */
@@ -283,6 +292,8 @@ static bool change_plan(struct change *change, struct state *state, int64_t *wak
                     error) ||
         !spec_check(&target->spec, schedule.zone, now_ms, error))
         return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0, "%s", error);
+    if (!change->held)
+        state->since_ms = now_ms;
     state->counted = 0;
     state->retry_ms = 0;
     schedule_begin(&schedule, state, now_ms, wake_ms);
@@ -304,14 +315,20 @@ static bool change_pause(struct change *change, struct state *state, int64_t *wa
     if (change->order.verb == CHANGE_PAUSE) {
         state->paused = true;
         state->paused_until_ms = change->order.pause_ms ? now_ms + change->order.pause_ms : 0;
+        if (change->ahead_count) /* fires that were taken back are decided again */
+            *wake_ms = now_ms;
         return true;
     }
+    int64_t taken_ms[STATE_LAST];
     struct decision *decision = malloc(sizeof *decision);
     if (!decision)
         return http_fault_set(&change->result.fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     schedule_decide(&schedule, state, now_ms, 0, decision);
     *state = decision->state;
     *wake_ms = decision->wake_ms;
+    (void)schedule_take_back(&schedule, state, now_ms, taken_ms); /* the pause ends before them */
+    if (state->after_ms != decision->state.after_ms)
+        *wake_ms = now_ms;
     zones_stamp(cadence_front_of(change->front)->zones, schedule.zone, state);
     free(decision);
     state->paused = false;
@@ -354,6 +371,108 @@ static bool change_is_foreign(const struct change *change, const struct stored *
            !slice_is(stored->spec.owner, change->owner);
 }
 
+/* Returns whether the change sets the specification. */
+static bool change_sets(const struct change *change)
+{
+    return change->order.verb == CHANGE_PUT || change->order.verb == CHANGE_PATCH;
+}
+
+/* Writes the change, which was checked. */
+static void change_apply(struct change *change)
+{
+    struct stored *held = change->held;
+    struct state state = held ? held->state : (struct state){0};
+    int64_t wake_ms;
+    if (change->order.verb == CHANGE_DELETE)
+        change_delete(change);
+    else if (change_sets(change)
+                 ? !change_plan(change, &state, &wake_ms)
+                 : !change_pause(change, &state, &wake_ms) || !change_unpause_spec(change))
+        change_refuse(change);
+    else
+        change_write(change, change_sets(change) ? change->target : held, &state, wake_ms);
+}
+
+/* Returns whether a fire that was pushed ahead stays: the schedule has it afterwards too, in the same topic. */
+static bool change_keeps_fire(struct change *change, int64_t at_ms)
+{
+    const struct stored *target = change->target;
+    char error[ZONES_ERROR_BYTES];
+    struct schedule schedule = {.name = slice_of(change->name)};
+    if (!change_sets(change) || target->spec.paused ||
+        !slice_equals(target->push.topic, change->held->push.topic) ||
+        !zones_find(cadence_front_of(change->front)->zones, target->spec.zone, &schedule.zone,
+                    error))
+        return false;
+    schedule.spec = &target->spec;
+    return schedule_fires_at(&schedule, at_ms);
+}
+
+/* Takes back the fires that were pushed ahead, up to a job that was due before it could be cancelled. */
+static void on_withdrawn(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct change *change = change_replied(owner);
+    (void)tag;
+    if (!change)
+        return;
+    if (reply->status || reply->result_count != change->ahead_count) {
+        change_finish(change, reply->status ? reply->status : QUEUE_UNAVAILABLE);
+        return;
+    }
+    const struct spec *spec = &change->held->spec;
+    const struct schedule schedule = {.name = slice_of(change->name), .spec = spec};
+    int64_t now_ms = queue_wall_ms(change->front->queue), from_ms = now_ms;
+    int64_t taken_ms[STATE_LAST];
+    for (size_t i = 0; i < change->ahead_count; i++) {
+        int64_t at_ms = change->ahead_ms[i];
+        int64_t due_ms = at_ms + spec_jitter(spec, schedule.name, at_ms);
+        enum queue_status status = reply->results[i].status;
+        bool is_gone =
+            queue_status_is_success(status) || (status == QUEUE_NOT_FOUND && due_ms > now_ms);
+        if (!is_gone && due_ms > from_ms)
+            from_ms = due_ms;
+        if (is_gone)
+            change->held->state.since_ms = now_ms;
+    }
+    (void)schedule_take_back(&schedule, &change->held->state, from_ms, taken_ms);
+    change_apply(change);
+}
+
+/* Cancels the jobs that were pushed ahead of their time, if the changed schedule does not have them. Returns false if it
+ * has them all. If the server is killed before the change is written, they do not come although the schedule still has
+ * them; the caller got no answer then. */
+static bool change_withdraw(struct change *change)
+{
+    struct queue_change cancels[STATE_LAST];
+    char ids[STATE_LAST][STORED_ID_BYTES_MAX];
+    int64_t ahead_ms[STATE_LAST];
+    struct stored *held = change->held;
+    if (!held || change->order.verb == CHANGE_RESUME)
+        return false;
+    const struct schedule schedule = {.name = slice_of(change->name), .spec = &held->spec};
+    struct state state = held->state;
+    size_t count =
+        schedule_take_back(&schedule, &state, queue_wall_ms(change->front->queue), ahead_ms);
+    change->ahead_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!change_keeps_fire(change, ahead_ms[i])) {
+            size_t at = change->ahead_count++;
+            change->ahead_ms[at] = ahead_ms[i];
+            cancels[at] =
+                (struct queue_change){.verb = QUEUE_CANCEL,
+                                      .topic = held->push.topic,
+                                      .id = stored_fire_id(schedule.name, ahead_ms[i], ids[at]),
+                                      .priority = QUEUE_PRIORITY_UNSET};
+        }
+    if (!change->ahead_count) {
+        held->state = state;
+        return false;
+    }
+    queue_change(change->front->queue, cancels, change->ahead_count,
+                 change_reply_to(change, on_withdrawn));
+    return true;
+}
+
 static void change_decide(struct change *change)
 {
     struct stored *held = change->held;
@@ -371,28 +490,18 @@ static void change_decide(struct change *change)
         change_push_again(change, (struct slice){0}, change->held_due_ms);
         return;
     }
-    if (verb == CHANGE_DELETE) {
-        if (!change_is_foreign(change, held)) {
-            change_delete(change);
-            return;
-        }
+    if (verb == CHANGE_DELETE && change_is_foreign(change, held)) {
         change->is_hidden = true;
         change_push_again(change, (struct slice){0}, change->held_due_ms);
         return;
     }
-    if (verb == CHANGE_PAUSE || verb == CHANGE_RESUME) {
-        if (change_pause(change, &state, &wake_ms) && change_unpause_spec(change))
-            change_write(change, held, &state, wake_ms);
-        else
-            change_refuse(change);
-        return;
-    }
     if ((verb == CHANGE_PATCH && !change_merge(change)) ||
-        !change_is_allowed(change, change->target) || !change_may_own(change) ||
-        !change_plan(change, &state, &wake_ms))
+        (change_sets(change) &&
+         (!change_is_allowed(change, change->target) || !change_may_own(change) ||
+          !change_plan(change, &state, &wake_ms))))
         change_refuse(change);
-    else
-        change_write(change, change->target, &state, wake_ms);
+    else if (!change_withdraw(change))
+        change_apply(change);
 }
 
 /* ---- 1: the schedule is read and taken ---- */

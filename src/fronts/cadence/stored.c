@@ -278,6 +278,17 @@ static const enum record_conflict conflicts[] = {[OVERLAP_ALLOW] = CONFLICT_KEEP
                                                  [OVERLAP_AFTER] = CONFLICT_AFTER,
                                                  [OVERLAP_REPLACE] = CONFLICT_REPLACE};
 
+/* Writes the text that makes the push of a fire idempotent. A schedule that was deleted and created again, or whose
+ * fires were cancelled, may push a fire of the same time once more. */
+static struct slice write_once(struct slice name, const struct stored *stored, int64_t at_ms,
+                               char out[STORED_ID_BYTES_MAX])
+{
+    int len =
+        snprintf(out, STORED_ID_BYTES_MAX, "%.*s@%llx+%llx", ERROR_SHOWN(name, SPEC_NAME_BYTES_MAX),
+                 (unsigned long long)at_ms, (unsigned long long)stored->state.since_ms);
+    return slice_make(out, (size_t)len);
+}
+
 void stored_fire_init(struct stored_fire *fire, const struct stored *stored, struct slice name,
                       const struct decision_fire *decided)
 {
@@ -285,11 +296,12 @@ void stored_fire_init(struct stored_fire *fire, const struct stored *stored, str
     size_t time_len = write_time(time, decided->at_ms);
     int number_len = snprintf(number, sizeof number, "%llu", (unsigned long long)decided->number);
     fire->push = stored->push;
-    fire->push.once = stored_fire_id(name, decided->at_ms, fire->once);
+    fire->push.once = write_once(name, stored, decided->at_ms, fire->once);
     fire->push.once_for_ms = decided->once_for_ms;
-    fire->push.id = stored->spec.overlap == OVERLAP_ALLOW
-                        ? stored_fire_id(name, decided->at_ms, fire->id)
-                        : name;
+    fire->is_shared = stored->spec.overlap != OVERLAP_ALLOW;
+    fire->push.id = stored_fire_id(name, decided->at_ms, fire->id);
+    if (fire->is_shared)
+        fire->push.id = name;
     fire->push.on_conflict = conflicts[stored->spec.overlap];
     fire->push.when = (struct queue_when){.due = QUEUE_DUE_AT, .ms = decided->due_ms};
     buffer_init(&fire->meta, JOB_META_BYTES_MAX);

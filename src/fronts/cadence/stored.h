@@ -55,12 +55,13 @@ void stored_write_spec(struct buffer *out, const struct stored *stored);
 /* Returns whether plan and jobs are the same. */
 bool stored_equals(const struct stored *a, const struct stored *b);
 
-/* Writes the id of a fire, and the text that makes its push idempotent. */
+/* Writes the id of a fire. */
 struct slice stored_fire_id(struct slice name, int64_t at_ms, char out[STORED_ID_BYTES_MAX]);
 
 /* A push of a fire, with the memory behind it. */
 struct stored_fire {
     struct queue_push push;
+    bool is_shared; /* the fires of the schedule share one id */
     char id[STORED_ID_BYTES_MAX], once[STORED_ID_BYTES_MAX];
     struct buffer meta;
 };

@@ -23,6 +23,9 @@ enum {
     ROUND_SLOW_MS = 2500,      /* a quarter of the lease: the next round is half as large */
     RETRY_MS = 1000,           /* after a queue error */
     UNREADABLE_MS = 60 * 1000, /* before a schedule that this server cannot handle is taken again */
+    YIELD_MS_MIN =
+        50, /* a schedule that is late is left alone so long, so that calls can change it */
+    YIELD_MS_MAX = 2000,
     NEWER_MS =
         5000 /* no take after a schedule of a newer tzdata, so that a newer server takes it */
 };
@@ -38,6 +41,13 @@ struct entry {
     struct buffer body; /* afterwards */
     bool is_good;       /* it is pushed again; else it is returned */
     bool is_newer;      /* it belongs to servers with a newer tzdata */
+    bool is_postponed;  /* it is left to the next round */
+};
+
+/* A job that was pushed ahead of its time and is cancelled. */
+struct withdrawal {
+    struct slice topic;
+    char id[STORED_ID_BYTES_MAX];
 };
 
 /* Schedules that are taken, decided and pushed again together. */
@@ -45,6 +55,7 @@ struct round {
     struct cadence_worker *worker;
     bool is_busy;
     int64_t now_ms;   /* the time of its decisions, by the clock of the store */
+    int64_t wall_ms;  /* the same by the clock of this server */
     int64_t begun_ms; /* inner clock */
     struct entry *entries;
     size_t entry_count;
@@ -57,6 +68,8 @@ struct round {
         again; /* indices of fires that are pushed once more: over a dead job, or after a leased one */
     size_t again_count;
     struct queue_push *pushes;
+    struct withdrawal *withdrawals; /* fires that a new time zone file leaves out */
+    size_t withdrawal_count;
 };
 
 struct cadence_worker {
@@ -123,7 +136,7 @@ static void round_clear(struct round *round)
     }
     for (size_t i = 0; i < round->fire_count; i++)
         stored_fire_fini(&round->fires[i]);
-    round->entry_count = round->fire_count = round->again_count = 0;
+    round->entry_count = round->fire_count = round->again_count = round->withdrawal_count = 0;
 }
 
 static void round_fini(struct round *round)
@@ -136,6 +149,7 @@ static void round_fini(struct round *round)
     free(round->outcomes);
     free(round->again);
     free(round->pushes);
+    free(round->withdrawals);
 }
 
 static void round_end(struct round *round)
@@ -162,22 +176,40 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     round_end(round);
 }
 
+/* Returns how long calls may change the late schedules of a slow round before they are taken again: half its time. */
+static int64_t yield_ms_of(int64_t elapsed_ms)
+{
+    int64_t yield_ms = elapsed_ms / 2;
+    return yield_ms < YIELD_MS_MIN ? 0 : yield_ms < YIELD_MS_MAX ? yield_ms : YIELD_MS_MAX;
+}
+
+/* Returns when a schedule is handled again. One that is late would be taken again at once, and no call could change it. */
+static struct queue_when entry_wake(const struct entry *entry, int64_t now_ms, int64_t yield_ms)
+{
+    if (entry->decision.wake_ms > now_ms || !yield_ms)
+        return (struct queue_when){.due = QUEUE_DUE_AT, .ms = entry->decision.wake_ms};
+    return (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = yield_ms};
+}
+
 static void round_answer(struct round *round)
 {
+    int64_t elapsed_ms = queue_wall_ms(round->worker->options.queue) - round->wall_ms;
+    int64_t yield_ms = yield_ms_of(elapsed_ms);
     struct queue_answer *answers = round->answers;
     struct queue_again *agains = round->agains;
     for (size_t i = 0; i < round->entry_count; i++) {
         const struct entry *entry = &round->entries[i];
         agains[i] =
-            (struct queue_again){.when = {.due = QUEUE_DUE_AT, .ms = entry->decision.wake_ms},
+            (struct queue_again){.when = entry_wake(entry, round->now_ms + elapsed_ms, yield_ms),
                                  .priority = QUEUE_PRIORITY_UNSET,
                                  .has_body = true,
                                  .body = buffer_slice(&entry->body)};
         answers[i] = (struct queue_answer){.verb = entry->is_good ? QUEUE_AGAIN : QUEUE_RETURN,
                                            .lease = slice_make(entry->lease, entry->lease_bytes),
-                                           .delay_ms = entry->is_good    ? -1
-                                                       : entry->is_newer ? 0
-                                                                         : UNREADABLE_MS,
+                                           .delay_ms = entry->is_good ? -1
+                                                       : entry->is_newer || entry->is_postponed
+                                                           ? 0
+                                                           : UNREADABLE_MS,
                                            .again = entry->is_good ? &agains[i] : NULL};
     }
     queue_answer(round->worker->options.queue, answers, round->entry_count,
@@ -254,7 +286,7 @@ static void entry_settle(struct round *round, struct entry *entry)
         int64_t refused_ms = entry->decision.fires[good].at_ms;
         const char *code = queue_status_code(round->outcomes[entry->first_push + good]);
         log_event(LOG_WARN, "fire refused, it is tried again", LOG_TEXT("schedule", entry->name),
-                  LOG_TEXT("fire", fire->once), LOG_TEXT("reason", code));
+                  LOG_TEXT("fire", fire->id), LOG_TEXT("reason", code));
         atomic_fetch_add_explicit(&round->worker->retries, 1, memory_order_relaxed);
         entry->is_good = entry_decide(round, entry, good);
         schedule_retry(&entry->decision, &entry->stored->state, refused_ms, round->now_ms);
@@ -290,8 +322,7 @@ static void round_request(struct round *round);
 static enum queue_status outcome_of(const struct stored_fire *fire,
                                     const struct queue_result *result)
 {
-    bool is_skip =
-        fire->push.on_conflict == CONFLICT_KEEP && !slice_equals(fire->push.id, fire->push.once);
+    bool is_skip = fire->push.on_conflict == CONFLICT_KEEP && fire->is_shared;
     if (result->status != QUEUE_EXISTED)
         return result->status;
     return is_skip && result->state && result->state != JOB_FINISHED ? QUEUE_EXISTED
@@ -388,7 +419,62 @@ static void round_push(struct round *round)
                (struct queue_reply_to){.done = on_pushed, .owner = round});
 }
 
+/* Pushes after the cancel. A job that is gone or leased was due meanwhile. */
+static void on_withdrawn(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct round *round = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK) {
+        round_push(round);
+        return;
+    }
+    round->worker->take_ms = clock_inner_ms() + RETRY_MS;
+    round_end(round); /* the leases end, and the same fires are decided again */
+}
+
+static void round_withdraw(struct round *round)
+{
+    static _Thread_local struct queue_change changes[QUEUE_BATCH_MAX];
+    for (size_t i = 0; i < round->withdrawal_count; i++)
+        changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = round->withdrawals[i].topic,
+                                           .id = slice_of(round->withdrawals[i].id),
+                                           .priority = QUEUE_PRIORITY_UNSET};
+    if (round->withdrawal_count)
+        queue_change(round->worker->options.queue, changes, round->withdrawal_count,
+                     (struct queue_reply_to){.done = on_withdrawn, .owner = round});
+    else
+        round_push(round);
+}
+
 /* ---- 1: schedules are taken ---- */
+
+/* Takes back fires that were pushed ahead if the file of the zone has changed since. Those that the new file leaves out
+ * are cancelled; the others are decided again, and their `once` makes the second push have no effect. Returns false if
+ * the round has no room for them. */
+static bool entry_take_back(struct round *round, struct entry *entry)
+{
+    char error[ZONES_ERROR_BYTES];
+    int64_t taken_ms[STATE_LAST];
+    struct stored *stored = entry->stored;
+    struct schedule schedule = {.name = slice_of(entry->name), .spec = &stored->spec};
+    if (!zones_find(round->worker->zones, stored->spec.zone, &schedule.zone, error) ||
+        !zones_differ(schedule.zone, &stored->state))
+        return true;
+    if (!round->withdrawals)
+        round->withdrawals = calloc(QUEUE_BATCH_MAX, sizeof *round->withdrawals);
+    if (!round->withdrawals || round->withdrawal_count + STATE_LAST > QUEUE_BATCH_MAX)
+        return false;
+    size_t count = schedule_take_back(&schedule, &stored->state, round->now_ms, taken_ms);
+    for (size_t i = 0; i < count; i++) {
+        if (schedule_fires_at(&schedule, taken_ms[i]))
+            continue;
+        struct withdrawal *withdrawal = &round->withdrawals[round->withdrawal_count++];
+        withdrawal->topic = stored->push.topic;
+        (void)stored_fire_id(schedule.name, taken_ms[i], withdrawal->id);
+    }
+    return true;
+}
 
 static void entry_add_fires(struct round *round, struct entry *entry)
 {
@@ -403,7 +489,7 @@ static void entry_begin(struct round *round, const struct queue_job *job)
 {
     struct entry *entry = &round->entries[round->entry_count++];
     size_t room = QUEUE_BATCH_MAX - round->fire_count;
-    entry->is_good = entry->is_newer = false;
+    entry->is_good = entry->is_newer = entry->is_postponed = false;
     entry->push_count = 0;
     (void)slice_copy(job->job.id, entry->name, sizeof entry->name);
     memcpy(entry->lease, job->lease.at, job->lease.len);
@@ -423,6 +509,10 @@ static void entry_begin(struct round *round, const struct queue_job *job)
         trouble_note_call(TROUBLE_SCHEDULES, 0);
         entry->is_newer = true;
         round->worker->take_ms = clock_inner_ms() + NEWER_MS;
+        return;
+    }
+    if (!entry_take_back(round, entry)) {
+        entry->is_postponed = true;
         return;
     }
     if (entry_decide(round, entry, room < DECIDE_FIRES_MAX ? room : DECIDE_FIRES_MAX)) {
@@ -479,9 +569,10 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     round->is_busy = true;
     round->begun_ms = clock_inner_ms();
     round->now_ms = store_now_ms(worker, reply);
+    round->wall_ms = queue_wall_ms(worker->options.queue);
     for (size_t i = 0; i < reply->job_count; i++)
         entry_begin(round, &reply->jobs[i]);
-    round_push(round);
+    round_withdraw(round);
     worker_take(worker);
 }
 
@@ -607,7 +698,7 @@ const struct metric cadence_metrics[] = {
                  .help = "Fires of schedules that this server skipped.",
                  .meaning = "`missed`: no server handled the schedule in time. `refused`: the push "
                             "was rejected until the grace time ended; the log has the reason. "
-                            "`paused` and `overlap` follow from the schedule."},
+                            "`paused`, `overlap` and `ended` follow from the schedule."},
     [RETRIES] = {.name = "tarry_schedule_retries_total",
                  .type = PROMETHEUS_COUNTER,
                  .help = "Pushes of fires that were rejected and are tried again.",

@@ -50,6 +50,22 @@ def test_a_change_of_the_files_moves_the_next_fires(start_server, tmp_path):
     assert client.good("GET", "/v1/schedules/noon-0")["totals"]["fired"] == 0
 
 
+@pytest.mark.thorough("waits for the check of the files, 30 s")
+def test_a_fire_that_was_pushed_ahead_is_cancelled_if_the_new_files_do_not_have_it(start_server, tmp_path):
+    zones = write_zones(tmp_path / "zones", *OLD)
+    client = start_server("--sync", "never", "--tzdir", zones, "--test-clock=2026-03-28T00:00:00Z").client()
+    put(client, "noon", cron="0 12 * * *")
+    put(client, "each", cron="0 * * * *")  # a full hour is one by both files
+    client.good("POST", "/v1/clock/advance?to=2026-03-28T10:59:59Z&wait=idle&timeout=60s")
+    assert client.get("t", "noon@2026-03-28T11:00:00Z")["state"] == client.get("t", "each@2026-03-28T11:00:00Z")["state"] == "delayed"
+    write_zones(zones, *NEW)
+    eventually(lambda: client.good("GET", "/v1/schedules/noon")["totals"]["fired"] == 0, 60)
+    client.good("POST", "/v1/clock/advance?by=1m&wait=idle&timeout=60s")
+    found = [job["id"] for job in client.list("t", limit=100)["jobs"]]
+    assert "noon@2026-03-28T11:00:00Z" not in found and found.count("each@2026-03-28T11:00:00Z") == 1
+    assert next_of(client, "noon") == "10:00:00.000Z" and client.good("GET", "/v1/schedules/each")["totals"]["fired"] == 11
+
+
 @pytest.mark.thorough("waits for the check of the files, 5 s")
 def test_a_change_of_the_files_loses_and_doubles_no_fire(start_server, tmp_path):
     """The seconds of the zone move by one, so the fires of each second second do, from the moment at which the server notices the change."""

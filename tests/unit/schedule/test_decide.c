@@ -254,6 +254,65 @@ CLAIM(begins_now_and_keeps_the_totals)
     assert_int_equal(held.fired, 7);
 }
 
+CLAIM(the_first_fire_after_the_end_is_skipped_once)
+{
+    for (int by_count = 0; by_count < 2; by_count++) {
+        struct spec spec = hourly();
+        struct state held = {.after_ms = NOON_MS};
+        spec.count = by_count ? 1 : 0;
+        spec.table.end_ms = by_count ? 0 : NOON_MS + HOUR_MS;
+        struct decision decision = decide(&spec, &held, NOON_MS + HOUR_MS);
+        assert_int_equal(decision.fire_count, 1);
+        assert_int_equal(decision.state.next_ms, 0);
+        assert_int_equal(decision.wake_ms, NOON_MS + 2 * HOUR_MS);
+        decision = decide(&spec, &decision.state, decision.wake_ms - 1);
+        assert_int_equal(decision.skipped[SKIP_ENDED], 0);
+        for (int i = 0; i < 3; i++) {
+            decision = decide(&spec, &decision.state, NOON_MS + (2 + i) * HOUR_MS);
+            assert_int_equal(decision.fire_count, 0);
+            assert_int_equal(decision.skipped[SKIP_ENDED], i == 0);
+            assert_int_equal(decision.state.skipped[SKIP_ENDED], 1);
+            assert_true(decision.wake_ms > NOON_MS + DAY_MS);
+        }
+        assert_int_equal(decision.state.last[1].at_ms, NOON_MS + 2 * HOUR_MS);
+        assert_int_equal(decision.state.last[1].reason, SKIP_ENDED);
+        /* A changed schedule may end once more. */
+        int64_t wake_ms;
+        struct schedule schedule = schedule_of(&spec);
+        spec.table.end_ms = spec.table.end_ms ? NOON_MS + 9 * HOUR_MS : 0;
+        decision.state.counted = 0;
+        schedule_begin(&schedule, &decision.state, NOON_MS + 8 * HOUR_MS, &wake_ms);
+        decision = decide(&spec, &decision.state, NOON_MS + 9 * HOUR_MS);
+        assert_int_equal(decision.fire_count, 1);
+        decision = decide(&spec, &decision.state, NOON_MS + 10 * HOUR_MS);
+        assert_int_equal(decision.state.skipped[SKIP_ENDED], 2);
+    }
+}
+
+CLAIM(fires_that_are_not_due_are_taken_back)
+{
+    struct spec spec = hourly();
+    struct schedule schedule = schedule_of(&spec);
+    struct state held = {.after_ms = NOON_MS};
+    int64_t taken_ms[STATE_LAST];
+    spec.table.every_ms = 1000;
+    held = decide(&spec, &held, NOON_MS + 3000).state; /* until 5 s after noon */
+    assert_int_equal(held.fired, 5);
+    struct state after = held;
+    assert_int_equal(schedule_take_back(&schedule, &after, NOON_MS + 3500, taken_ms), 2);
+    assert_int_equal(taken_ms[0], NOON_MS + 5000);
+    assert_int_equal(taken_ms[1], NOON_MS + 4000);
+    assert_int_equal(after.fired, 3);
+    assert_int_equal(after.number, 3);
+    assert_int_equal(after.counted, 3);
+    assert_int_equal(after.last_count, 3);
+    assert_int_equal(after.after_ms, NOON_MS + 3500);
+    assert_int_equal(decide(&spec, &after, NOON_MS + 3500).fires[0].at_ms, NOON_MS + 4000);
+    after = held;
+    assert_int_equal(schedule_take_back(&schedule, &after, NOON_MS + 5000, taken_ms), 0);
+    assert_memory_equal(&after, &held, sizeof held);
+}
+
 CLAIM(whatever_the_times_of_the_steps_each_fire_is_decided_once)
 {
     struct random random = seed_random("each_fire_is_decided_once");
