@@ -230,6 +230,35 @@ static void print_results(const struct call *call)
 
 /* ---- the command ---- */
 
+/* Returns whether the help of an option, such as "set, list: ...", names the verb. */
+static bool option_serves(const char *help, const char *verb)
+{
+    size_t len = strlen(verb);
+    while (true) {
+        size_t word = strcspn(help, ",:");
+        if (word == len && strncmp(help, verb, len) == 0)
+            return true;
+        if (help[word] != ',')
+            return false;
+        help += word + strspn(help + word, ", ");
+    }
+}
+
+/* Rejects options that the verb does not have. */
+static int check_options(const struct call *call)
+{
+    const char *verb = call->request->verb;
+    for (size_t i = 0; call->row->flags[i].name; i++) {
+        const struct call_flag *flag = &call->row->flags[i];
+        bool is_given =
+            flag->kind == CLI_LIST ? call->list.count > 0 : call_value(call, flag->name) != NULL;
+        if (is_given && !option_serves(flag->help, verb))
+            return cli_usage("'tarry schedule %s' has no option '--%s', which is one of: %.*s",
+                             verb, flag->name, (int)strcspn(flag->help, ":"), flag->help);
+    }
+    return CLI_OK;
+}
+
 static int check_schedule(struct call *call)
 {
     const char *verb = call->request->verb, *name = call_argument(call, 1);
@@ -237,9 +266,14 @@ static int check_schedule(struct call *call)
     bool needs_name = strcmp(verb, "list") != 0 && strcmp(verb, "apply") != 0;
     if (needs_name && !name)
         return cli_usage("the name of a schedule is missing, usage: tarry schedule %s NAME", verb);
+    if (strcmp(verb, "list") == 0 && name)
+        return cli_usage("unexpected argument '%s', give --prefix %s or 'tarry schedule show %s'",
+                         name, name, name);
     if (!takes_more && call_argument(call, 2))
         return cli_usage("unexpected argument '%s', give one name at a time",
                          call_argument(call, 2));
+    if (check_options(call) != CLI_OK)
+        return CLI_USAGE;
     if (call->list.count && call_value(call, "every"))
         return cli_usage("both '--cron' and '--every' are given, choose one");
     if (call_value(call, "body") && call_value(call, "file"))
@@ -271,7 +305,7 @@ static const struct call_row schedule_row = {
         "callback (see docs/schedules.md).",
     .least = 1,
     .most = CLI_LIST_MAX,
-    .flags = {{"topic", CLI_TEXT, "TOPIC", "set: Topic of the jobs", .is_unsent = true},
+    .flags = {{"topic", CLI_TEXT, "TOPIC", "set, list: Topic of the jobs", .is_unsent = true},
               {"cron", CLI_LIST, "EXPRESSION", "set: Cron expression; repeatable",
                .is_unsent = true},
               {"every", CLI_DURATION, "TIME", "set: Interval from 1s to 365d, instead of --cron",

@@ -62,6 +62,42 @@ def test_errors_name_the_member_and_the_remedy(tarry):
     assert "no unit" in tarry("set", "s", "--topic", "t", "--every", "60", code=USAGE)
 
 
+@pytest.mark.parametrize(("arguments", "code", "sentence"), [
+    (["set", "s", "--topic", "t"], REFUSED, "'cron' and 'every' are missing, give one of them"),
+    (["set", "s", "--every", "1h"], REFUSED, "'topic' is missing"),
+    (["set", "s", "--topic", "t", "--every", "1h", "foo"], USAGE, "bad setting 'foo', write NAME=VALUE"),
+    (["set", "s", "--topic", "t", "--every", "1h", "foo=1"], REFUSED, "unknown member 'foo'"),
+    (["set", "s", "--topic", "t", "--every", "500ms"], REFUSED, "a duration from 1s to 365d"),
+    (["set", "s", "--topic", "t", "--every", "1h", "end=2020-01-01T00:00:00Z"], REFUSED, "never fires"),
+    (["set", "s", "--topic", "t", "--every", "1h", "except=2026-13-45"], REFUSED, "'2026-13-45', which does not exist"),
+    (["set", "s@1", "--topic", "t", "--every", "1h"], REFUSED, "bad name 's@1'"),
+    (["set", "s", "--topic", "t", "--every", "1h", "--prune"], USAGE, "has no option '--prune', which is one of: apply"),
+    (["list", "s"], USAGE, "unexpected argument 's', give --prefix s"),
+    (["list", "--limit", "0"], REFUSED, "'limit' is '0' but must be a number from 1 to 1000"),
+    (["show", "nope"], NOTHING, "`tarry schedule list` shows all"),
+    (["show", "s", "--json", "--cron", "* * * * *"], USAGE, "has no option '--cron', which is one of: set"),
+    (["next", "s", "--n", "x"], USAGE, "bad value 'x' for '--n', give a number"),
+    (["next", "s", "--from", "tomorrow"], USAGE, "bad value 'tomorrow' for '--from'"),
+    (["run", "nope"], NOTHING, "there is no schedule 'nope'"),
+    (["pause", "nope"], NOTHING, "there is no schedule 'nope'"),
+    (["pause", "s", "--for", "1"], USAGE, "no unit in '1' for '--for'"),
+    (["resume", "s", "--for", "1h"], USAGE, "has no option '--for', which is one of: pause"),
+    (["backfill", "s"], REFUSED, "'from' and 'to' are required"),
+    (["delete"], USAGE, "the name of a schedule is missing"),
+    (["delete", "a", "b"], USAGE, "unexpected argument 'b'"),
+    (["delete", "s", "--owner", "shop"], USAGE, "has no option '--owner', which is one of: set, list, apply"),
+    (["apply", "/nonexistent"], REFUSED, "cannot read '/nonexistent'"),
+    (["apply", "--prune"], REFUSED, "'prune' requires 'owner'"),
+    (["import"], USAGE, "too few arguments"),
+    (["import", "foo"], USAGE, "unknown kind 'foo', give crontab"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_mistake_is_named_with_its_remedy_and_its_exit_code(server, tarry, arguments, code, sentence):
+    if arguments[0] in ("backfill", "next"):
+        tarry("set", "s", "--topic", "t", "--every", "1h")
+    assert sentence in tarry(*arguments, code=code, stdin=b"[]")
+    assert len(server.client().good("GET", "/v1/schedules")["schedules"]) == (arguments[0] in ("backfill", "next")), "nothing is changed"
+
+
 def test_a_set_is_applied_from_a_file_and_from_standard_input(tarry, tmp_path):
     schedules = {"schedules": [{"name": "a", "topic": "t", "every": "1h"}, {"name": "b", "topic": "t", "every": "1h"}]}
     file = tmp_path / "set.json"
