@@ -1,5 +1,6 @@
 """The test rows of other libraries hold in tarry, but for the differences that docs/schedules.md names: robfig/cron (Go) and croner (Rust), read from
-their packages, and Cronos (C#), whose package has no tests: TARRY_TEST_CRONOS names its file CronExpressionFacts.cs.
+their packages, and Cronos (C#) and croner (JavaScript), whose packages have no tests: TARRY_TEST_CRONOS names the file CronExpressionFacts.cs,
+TARRY_TEST_OCPS the folder `test` of croner, with the suites of OCPS 1.0 to 1.4.
 
 No row is stored here. The packages are stored in build-schedule-peers/.
 """
@@ -13,7 +14,8 @@ import subprocess
 import zoneinfo
 
 import pytest
-from test_schedule_peers import BUILD, UTC, fires, packages
+from test_schedule_peers import BUILD, HERE, UTC, fires, packages
+from test_fires import FIRES
 
 ROBFIG, CRONER = "github.com/robfig/cron/v3@v3.0.1", "4.0.3"
 
@@ -131,6 +133,27 @@ def test_rows_of_croner_for_ocps_hold():
     steps = [text for text in accepted if re.search(r"(?:^| )\d+/\d+", text)]  # a step may follow a single value
     print(f"{len(points)} points, {len(valid)} valid, {len(invalid)} invalid; different: {len(steps)} with a step after a value")
     assert len(points) > 20 and len(valid) > 5 and len(invalid) > 5 and not wrong and not rejected and accepted == steps, (wrong, rejected, accepted)
+
+
+# ---- the suites of croner (JavaScript) ----
+
+OCPS = os.environ.get("TARRY_TEST_OCPS")
+OCPS_DIFFERS = {  # by the rule of docs/schedules.md
+    "ranges may wrap around": ["1.0: Should reject invalid range (start > end)"],
+    "a date that does not exist is rejected": ["1.0: Should accept impossible date combinations without parsing error", "1.4: Pattern that never matches should return null"],
+    "years are 1970 to 2399": ["1.2: Year field boundary - year 1 should be supported", "1.2: Year field boundary - year 9999 should be supported", "1.2: Very distant future year should work",
+                               "1.4: Years 1-9999 should be supported", "1.4: Year search should not infinite loop"],
+    "a fixed time in a gap fires after it, or not at all; croner adds the hour": ["1.4: DST Gap (Spring Forward) - job should be skipped"],
+}
+
+
+@pytest.mark.skipif(not OCPS, reason="TARRY_TEST_OCPS names no folder")
+def test_suites_of_croner_for_ocps_hold():
+    done = subprocess.run(["node", HERE / "ocps.mjs", OCPS, FIRES, "/usr/share/zoneinfo"], capture_output=True, text=True, check=True, timeout=300, env={**os.environ, "TZ": "UTC"})
+    cases = [line.split("\t") for line in done.stdout.splitlines()]
+    failed = {name.removeprefix("OCPS "): error for name, error in cases if error}
+    print(f"{len(cases)} cases; different: {sorted(failed)}")
+    assert len(cases) >= 82 and failed.keys() == {name for names in OCPS_DIFFERS.values() for name in names}, failed
 
 
 # ---- Cronos ----
