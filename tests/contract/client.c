@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000, EVENT_PATIENCE_US = 5 * 1000 * 1000, IDLE_ROUNDS = 20 };
+enum { PATIENCE_US = 120 * 1000 * 1000, EVENT_PATIENCE_US = 5 * 1000 * 1000, IDLE_ROUNDS = 20 };
 
 static void replied(void *owner, uint64_t tag, const struct queue_reply *reply)
 {

@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000, ANSWER_MS = 2 };
+enum { PATIENCE_US = 120 * 1000 * 1000, ANSWER_MS = 2 };
 
 struct sql_driver {
     struct sql *sql;
@@ -102,10 +102,13 @@ static const char *postgres_begin(void)
 
 static const char *begin_with(const char *mysql)
 {
+    enum { CONNECT_TRIES = 20 };
     char error[512];
 
     mariadb_server = mariadb_server_new(mysql);
-    mariadb = mysql_client.connect(mariadb_server->url, error, sizeof error);
+    for (int tries = 0; tries < CONNECT_TRIES && !mariadb;
+         tries++) /* it listens before it answers */
+        mariadb = mysql_client.connect(mariadb_server->url, error, sizeof error);
     if (!mariadb) {
         fprintf(stderr, "%s\n", error);
         abort();
