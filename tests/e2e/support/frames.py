@@ -86,6 +86,12 @@ class Peer:
 
     def open(self, fields, body=None, end=True):
         """Sends a request and returns its stream."""
+        stream, frames = self.opened(fields, body, end)
+        self.socket.sendall(frames)
+        return stream
+
+    def opened(self, fields, body=None, end=True):
+        """Returns the next stream, and the frames of its request."""
         stream, self.next_stream = self.next_stream, self.next_stream + 2
         self.answers[stream] = Answer()
         block, kind, flags, out = literal(fields), HEADERS, END_STREAM if body is None and end else 0, b""
@@ -98,8 +104,7 @@ class Peer:
                 out += self.frame(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, stream, part)
                 self.rooms[0] -= len(part)
                 self.rooms[stream] -= len(part)
-        self.socket.sendall(out)
-        return stream
+        return stream, out
 
     def call(self, method, path, body=None, fields=()):
         if len(body or b"") <= 65535:
@@ -129,18 +134,21 @@ class Peer:
 
     def read(self):
         while len(self.bytes) < 9 or len(self.bytes) < 9 + int.from_bytes(self.bytes[:3], "big"):
-            try:
-                more = self.socket.recv(1 << 16)
-            except ConnectionResetError:
-                more = b""
-            if not more:
-                raise Closed
-            self.bytes += more
+            self.receive()
         length = int.from_bytes(self.bytes[:3], "big")
         frame = Frame(self.bytes[3], self.bytes[4], int.from_bytes(self.bytes[5:9], "big"), self.bytes[9:9 + length])
         self.bytes = self.bytes[9 + length:]
         self.note(frame)
         return frame
+
+    def receive(self):
+        try:
+            more = self.socket.recv(1 << 16)
+        except ConnectionResetError:
+            more = b""
+        if not more:
+            raise Closed
+        self.bytes += more
 
     def note(self, frame):
         answer = self.answers.setdefault(frame.stream, Answer())
