@@ -19,6 +19,7 @@ enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 2, /* per loop iteration, so that established connections do not wait longer */
+    HANDSHAKE_US = 250, /* a step that takes longer is the only one of its iteration */
     ITERATION_READ_BYTES = 128 * 1024, /* of a connection in an iteration: one read */
     LATE_READ_BYTES = 16 * 1024,       /* the same, in an iteration that is late */
     CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */
@@ -171,13 +172,19 @@ static bool is_sealed(const struct http_connection *connection)
     return connection->socket.channel && !connection->socket.awaits_proxy;
 }
 
+/* Returns how many steps of handshakes an iteration may have, by the duration of the last one. */
+static uint32_t handshakes_max(const struct http_front *front)
+{
+    return front->handshake_us > HANDSHAKE_US ? 1 : HANDSHAKES_MAX;
+}
+
 /* Returns whether its handshake must wait, because others wait or this iteration had enough of
  * them. */
 static bool must_put_off(const struct http_connection *connection)
 {
     const struct http_front *front = connection->front;
     return connection->socket.is_greeting && !connection->socket.may_shake &&
-           (front->handshake_count >= HANDSHAKES_MAX || !list_is_empty(&front->put_off));
+           (front->handshake_count >= handshakes_max(front) || !list_is_empty(&front->put_off));
 }
 
 /* Returns how much of `room` one read may fill: a small part if the iteration is late, because many connections can have
@@ -428,11 +435,14 @@ static void open_input(struct http_connection *connection, const char *sealed, s
         refuse_read_for_memory(connection);
         return;
     }
-    connection->front->handshake_count +=
-        connection->socket.is_greeting && !connection->socket.may_shake;
+    struct http_front *front = connection->front;
+    bool is_greeting = connection->socket.is_greeting;
+    front->handshake_count += is_greeting && !connection->socket.may_shake;
     connection->socket.may_shake = false;
-    enum http_opened opened =
-        http_channel_open(channel, connection->front, sealed, len, into + kept, &got);
+    int64_t began_us = is_greeting ? clock_awake_us() : 0;
+    enum http_opened opened = http_channel_open(channel, front, sealed, len, into + kept, &got);
+    if (is_greeting)
+        front->handshake_us = clock_awake_us() - began_us;
     if (opened == HTTP_OPENED_PLAIN) {
         refuse_language(connection);
         return;
@@ -653,7 +663,7 @@ static void settle_connection(struct http_connection *connection)
 static bool resume_handshakes(struct http_front *front)
 {
     bool has_some = !list_is_empty(&front->put_off);
-    while (!list_is_empty(&front->put_off) && front->handshake_count < HANDSHAKES_MAX) {
+    while (!list_is_empty(&front->put_off) && front->handshake_count < handshakes_max(front)) {
         struct http_connection *connection =
             list_entry(front->put_off.next, struct http_connection, socket.put_off);
         list_remove(&connection->socket.put_off);

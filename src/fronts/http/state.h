@@ -131,6 +131,7 @@ struct http_front {
     char *sealed_at;          /* the same for reads of TLS connections; see channel.h */
     uint32_t greeting_count;  /* connections before their first request, see connection.c */
     uint32_t handshake_count; /* handshake steps in this iteration */
+    int64_t handshake_us;     /* duration of the last step */
     struct list put_off;      /* connections whose handshake waits, see connection.c */
     struct list sated;        /* connections that have read their share of this iteration */
     uint32_t iteration_requests; /* requests begun in this iteration */

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -299,6 +300,28 @@ def test_half_handshakes_do_not_starve_clients(start_server, authority):
             half.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     eventually(lambda: metric(server, "tarry_http_connections") <= 10)
+
+
+def test_each_slow_step_of_a_handshake_has_an_iteration_of_its_own(start_server, tmp_path):
+    """A signature with a long RSA key takes milliseconds. Two in one iteration of the loop would delay the other clients twice as long."""
+    count, authority = 30, Authority(tmp_path)
+    authority.sign("server", kind=("rsa:3072",))
+    server = start(start_server, authority)
+
+    def long_iterations():
+        name = "tarry_loop_iteration_processor_seconds"
+        return metric(server, f'{name}_count{{reactor="0"}}') - metric(server, f'{name}_bucket{{reactor="0",le="0.001"}}')
+
+    before = long_iterations()
+    server.proc.send_signal(signal.SIGSTOP)  # the handshakes arrive together
+    halves = [Bare(server.tls_port, authority) for _ in range(count)]
+    for half in halves:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            half.session.do_handshake()
+        half.wire.sendall(half.ours.read())
+    server.proc.send_signal(signal.SIGCONT)
+    assert all(half.wire.recv(1) for half in halves)
+    assert long_iterations() - before >= count * 3 // 4
 
 
 # ---- certificates of clients ----
