@@ -15,7 +15,7 @@ BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE, TOPIC_FULL, GROUP_FULL = 12, 14, 16, 23, 
 DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
 DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
 ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
-REFUSE_WITH_RESULT = 7
+AGAIN, REFUSE_WITH_RESULT = 6, 7
 FAILED, LEASE_OVER, REFUSED = range(1, 4)
 CANCEL, RESCHEDULE, RUN = range(1, 4)
 HELD_NOT, HELD_LIMIT, HELD_RATE, HELD_GROUP_LIMIT, HELD_GROUP_RATE, HELD_GROUP_PAUSED, HELD_GROUP_ORDER, HELD_HOLD = range(8)
@@ -139,8 +139,8 @@ def batch(of=None, waits=False, on_dead=GO, members=0, wait=3_600_000, close=60_
     return pack(">I2", len(text)) + text
 
 
-def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None, batch=None):
-    """The three arguments of one push. batch: as `batch` makes it. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False, group=None, batch=None, once=None):
+    """The three arguments of one push. batch: as `batch` makes it. once: (name, ms). past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
     flags, tail = 0, b""
     if past:
         flags, tail = 16, pack(">BI4I2", past[0], past[1], len(past[2])) + past[2]
@@ -160,7 +160,8 @@ def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=
     when = DUE_DELAY if delay is not None else DUE_AT if at is not None else DUE_NOW
     ms = delay if delay is not None else at if at is not None else 0
     choice = on_conflict | (4 if priority is not None else 0) | (8 if made else 0) | (32 if awaits else 0)
-    return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms), tail + raw(body)]
+    remembered = pack(">I6", once[1]) + once[0] if once else b""
+    return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms) + remembered, tail + raw(body)]
 
 
 def varint(data):
@@ -593,9 +594,20 @@ def content(client, key):
     return client.dump(key)
 
 
+def again_words(delivery, delay=None, at=None, priority=None, body=None, content_type=None):
+    """content_type: a text."""
+    when, ms = (DUE_DELAY, delay) if delay is not None else (DUE_AT, at) if at is not None else (DUE_NOW, 0)
+    given = (1 if body is not None else 0) + (2 if content_type is not None else 0)
+    kind = pack(">B", len(content_type)) + content_type if content_type is not None else b""
+    return [pack(">I6BI6BBI2B", delivery, AGAIN, ms, when, priority is not None, priority or 0, given), kind + (body or b"")]
+
+
 def answer_words(answers):
     words = []
     for verb, delivery, *rest in answers:
+        if verb == AGAIN:
+            words += again_words(delivery, **(rest[0] if rest else {}))
+            continue
         hold = b""
         if isinstance(verb, tuple):
             verb, hold = verb[0], pack(">I6", verb[1])

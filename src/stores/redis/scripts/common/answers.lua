@@ -101,21 +101,26 @@ end
 -- `word` continues with whether there is a new priority, and it; flags of `text` (1: a body, 2: a content type before it).
 local AGAIN_FORM, AGAIN_AT, BODY, TYPE = '>BBI2B', 14, 1, 2
 
--- Pushes the job again: a new record in place of the old one. Its lease has ended, and its attempts are forgotten.
-local function again(t, j, due, is_wall, word, text)
+-- Returns the new record of a job that is pushed again, and its priority.
+local function record_again(old, flags, old_priority, due, is_wall, word, text)
     local _, has_priority, priority, given = unpack_from(AGAIN_FORM, word, AGAIN_AT)
-    if has_priority == 0 then priority = j.priority end
-    local flags = j.flags - (j.flags % 16 >= 8 and 8 or 0)
-    local policy, type, meta, body = keeping.parts(flags, j.record)
+    if has_priority == 0 then priority = old_priority end
+    flags = flags - (flags % 16 >= 8 and 8 or 0)
+    local type_at, meta_at, body_at = keeping.places(flags, old)
+    local head = nil -- all before the body
     if given >= TYPE then
         local length = byte(text)
-        type = sub(text, 1, 1 + (length <= 128 and length or 0))
-        text = sub(text, #type + 1)
+        local type = sub(text, 1, 1 + (length <= 128 and length or 0))
+        text, head = sub(text, #type + 1), sub(old, 16, type_at - 1) .. type .. sub(old, meta_at, body_at - 1)
         if flags % 4 < 2 then flags = flags + 2 end
     end
-    if given % TYPE == BODY then body = text end
     sequence, core_is_changed = sequence + 1, true
-    local record = pack('>BI2I6I6', flags + (is_wall and 8 or 0), priority, sequence, due) .. policy .. type .. meta .. body
+    return pack('>BI2I6I6', flags + (is_wall and 8 or 0), priority, sequence, due) .. (head or sub(old, 16, body_at - 1)) .. (given % TYPE == BODY and text or sub(old, body_at)), priority
+end
+
+-- Pushes the job again: a new record in place of the old one. Its lease has ended, and its attempts are forgotten.
+local function again(t, j, due, is_wall, word, text)
+    local record, priority = record_again(j.record, j.flags, j.priority, due, is_wall, word, text)
     if feed.listened then feed.publish(feed.ACKED, t.name, j.id, j.attempt) end
     call('HDEL', t.tries, j.id)
     history_forget(t, {j.id})
@@ -127,6 +132,67 @@ local function again(t, j, due, is_wall, word, text)
     local new = job_make(t, j.id, record)
     hang(t, new)
     return pack(ANSWER, CREATED, shown_state(new), due, 0)
+end
+
+-- Pushes a job again whose record and try are known. Its changes are written with those of others (agains_write). Returns nil if the job needs more than
+-- that, or is due at once: then it is answered like any other.
+local function again_together(t, id, delivery, place, ms, word, text, record, try)
+    if t.flow or not record or not try then return nil end
+    local state, priority, attempt, _, _, _, number = unpack_from(TRY, try)
+    local flags = byte(record)
+    if state ~= LEASED_STATE or text_of(number) ~= delivery or flags % 32 >= batches.RECORD then return nil end
+    local due, is_wall = topic_rules.due_of(byte(word, AGAIN_AT), ms)
+    if not due or due <= now then return nil end
+    gone[delivery] = true
+    local new, new_priority = record_again(record, flags, priority, due, is_wall, word, text)
+    local a = t.agains
+    if not a then
+        a = {deliveries = {}, held = {}, ids = {}, records = {}, delayed = {}, first = NONE, last = 0}
+        t.agains = a
+    end
+    local at = #a.ids
+    a.deliveries[at + 1], a.held[at + 1], a.ids[at + 1] = delivery, sub(place, 1, 6) .. id, id
+    a.records[2 * at + 1], a.records[2 * at + 2] = id, new
+    a.delayed[2 * at + 1], a.delayed[2 * at + 2] = text_of(due), pack('>I6', sequence) .. id
+    a.first, a.last = min(a.first, due), max(a.last, due)
+    if new_priority ~= 100 then raise(t, SPECIAL) end
+    if feed.listened then
+        feed.publish(feed.ACKED, t.name, id, attempt)
+        feed.publish(feed.PUSHED, t.name, id, 0, due)
+    end
+    return pack(ANSWER, CREATED, DELAYED, due, 0)
+end
+
+local function agains_write(t)
+    local a = t.agains
+    if not a then return end
+    t.agains = nil
+    call_many('ZREM', LEASES, a.deliveries)
+    call_many('HDEL', LEASED, a.deliveries)
+    call_many('ZREM', t.held, a.held)
+    call_many('HDEL', t.tries, a.ids)
+    history_forget(t, a.ids)
+    call_many('HSET', t.jobs, a.records)
+    delayed_add(t, a.delayed, a.first, a.last)
+    count(t, 'leased', -#a.ids)
+    count(t, 'acked', #a.ids)
+    count(t, 'pushed', #a.ids)
+    count(t, 'delayed', #a.ids)
+end
+
+-- Reads records and tries of the jobs that the answers from..to push again, of the topic of the first of them. Few at a time: their bodies come with them.
+local function agains_read(verbs, places, from, to, records, tries)
+    local name, ids, at = flow.split(places[from]), {}, {}
+    for i = from, to do
+        if verbs[i] == AGAIN and places[i] then
+            local topic, id = flow.split(places[i])
+            if topic == name then ids[#ids + 1], at[#at + 1] = id, i end
+        end
+    end
+    local t = topic_find(name)
+    if not t then return end
+    local found, tried = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
+    for i = 1, #at do records[at[i]], tries[at[i]] = found[i], tried[i] end
 end
 
 -- Returns the new priority of a nack; nil: the job keeps its own.
@@ -167,6 +233,7 @@ local function answer_to(t, id, group, verb, delivery, place, ms, error, word)
         ack(t, place, id, delivery, result, group)
         return ACKED
     end
+    agains_write(t) -- one of them may have had this id, if Redis lost something
     local j = job_find(t, id)
     if not j then return ENDED, true end
     if verb == EXTEND then return extend(t, j, ms, error) end
@@ -209,11 +276,13 @@ local function hold_of(verb, word)
     return verb - HELD, unpack_from('>I6', word, #word - 5), sub(word, 1, -7)
 end
 
--- Returns the answer, and topic NUL id of its job ('': the lease is of no job).
-local function answer(verb, delivery, place, ms, error, word)
+-- Returns the answer, and topic NUL id of its job ('': the lease is of no job). `record`, `try`: of a job that is pushed again, if they were read before.
+local function answer(verb, delivery, place, ms, error, word, record, try)
     local name, id, group = flow.split(place)
     local t, hold_ms = topic_find(name), nil
     if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+    local pushed = record and again_together(t, id, delivery, place, ms, word, error, record, try)
+    if pushed then return pushed, sub(place, 7) end
     verb, hold_ms, word = hold_of(verb, word)
     local result, is_lost = answer_to(t, id, group, verb, delivery, place, ms, error, word)
     if is_lost then return ENDED, '' end
@@ -282,14 +351,21 @@ local function answers_carry_out(words, first, n)
     gone, acked = {}, {}
     local places = ask_many('HMGET', LEASED, deliveries)
     local ends = may_be_over() and ask_many('ZMSCORE', LEASES, deliveries)
+    local records, tries, known = {}, {}, 0 -- of jobs that are pushed again
     for i = 1, n do
         local place, delivery = places[i], deliveries[i]
         if not place or gone[delivery] or ends and tonumber(ends[i] or 0) <= now then
             results[i], names[i] = ENDED, ''
         else
-            results[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1], words[first + 2 * i - 2])
+            if verbs[i] == AGAIN and i > known then
+                known = min(i + 31, n)
+                agains_read(verbs, places, i, known, records, tries)
+            end
+            results[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1], words[first + 2 * i - 2], records[i], tries[i])
+            records[i], tries[i] = nil, nil
         end
     end
+    for i = 1, #met_topics do agains_write(met_topics[i]) end
     for i = 1, #acked do take_away(acked[i]) end
     return table.concat(results), names
 end

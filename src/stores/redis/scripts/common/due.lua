@@ -37,16 +37,36 @@ local function forget_some(t, most)
     return old
 end
 
+-- Moves a job without batch, group and ttl: into `ready`, by its priority.
+local function move_one(t, ready, record, try, member, due)
+    local _, priority, attempt = nil, nil, 0
+    if try then _, priority, attempt = unpack_from(TRY, try) else _, priority = unpack_from('>BI2', record) end
+    count(t, attempt > 0 and 'retrying' or 'delayed', -1)
+    local words = ready[priority]
+    if words then
+        local at = #words
+        words[at + 1], words[at + 2] = due, member
+    else
+        ready[priority] = {due, member}
+    end
+end
+
 -- Every one must be looked at: it may have a priority or a ttl of its own, and those tried are counted apart.
 local function move_looking(t, due)
+    local ready = {} -- of jobs that need no more, by priority
     for from = 1, #due, 64 do
         local ids = {}
         for i = from, min(from + 63, #due), 2 do ids[#ids + 1] = sub(due[i], 7) end
         local records, tries = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
         for i = 1, #ids do
-            if records[i] then
-                local j = job_make(t, ids[i], records[i], tries[i])
-                if j.flags % 32 < batches.RECORD or not batches.due(t, j) then
+            local record = records[i]
+            local flags = record and byte(record)
+            if flags and not t.flow and flags % 32 < batches.RECORD and holding.ttl_of(t, flags, record) == 0 then
+                local at = from + 2 * i - 2
+                move_one(t, ready, record, tries[i], due[at], due[at + 1])
+            elseif record then
+                local j = job_make(t, ids[i], record, tries[i])
+                if flags % 32 < batches.RECORD or not batches.due(t, j) then
                     count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
                     if t.flow then flow.delayed(t, flow.group_of(j), -1) end
                     ready_add(t, j.priority, {t.flow and flow.score_of(t, j) or j.due, j.member}, flow.group_of(j))
@@ -55,6 +75,7 @@ local function move_looking(t, due)
             end
         end
     end
+    for priority, words in pairs(ready) do ready_add(t, priority, words) end
 end
 
 -- Moves all these jobs into the one ready set. Each is checked for a retry only if some jobs are retrying.

@@ -62,8 +62,10 @@ local function shown_state(j)
     return j.state == DELAYED and j.due <= now and READY or j.state
 end
 
-local function ttl_of(t, j)
-    return (j.flags % 2 == 1 or t.packed ~= '') and policy_of(t, j).ttl or 0
+-- Without the rest of its policy, because every job that becomes ready comes here.
+function holding.ttl_of(t, flags, record)
+    local own = flags % 2 == 1 and (unpack_from('>I6', record, 22)) or 0
+    return own > 0 and own or settings_of(t).ttl
 end
 
 -- Whatever its ttl is now: it may have become ready under another setting of the topic.
@@ -102,7 +104,7 @@ local function unhang(t, j)
 end
 
 local function expire_later(t, j)
-    local ttl = ttl_of(t, j)
+    local ttl = holding.ttl_of(t, j.flags, j.record)
     if ttl == 0 then return end
     call('ZADD', t.expiry, j.first + ttl, j.member)
     raise(t, EXPIRING)

@@ -19,20 +19,23 @@ end
 
 -- ---- what a job's record has beside its body ----
 
--- Splits a record behind its numbers: the policy with the time of its own, the group and the batches, the content type, meta, and the body.
-function keeping.parts(flags, record)
-    local at, type = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags % 64 >= OWN_TIME and 6 or 0), ''
+-- Returns where the content type, meta and the body of a record begin.
+function keeping.places(flags, record)
+    local at = (flags % 2 == 1 and topic_rules.policy_end(record) or 16) + (flags % 64 >= OWN_TIME and 6 or 0)
     if flags >= flow.RECORD then at = at + 1 + byte(record, at) end
     if flags % 32 >= batches.RECORD then at = batches.skip(record, at) end
-    local policy = sub(record, 16, at - 1)
+    local type_at = at
     if flags % 4 >= 2 then
         local length = byte(record, at)
-        type = sub(record, at, at + (length <= 128 and length or 0))
-        at = at + #type
+        at = at + 1 + (length <= 128 and length or 0)
     end
-    local meta = ''
-    if flags % 8 >= 4 then meta = sub(record, at, at + 1 + unpack_from('>I2', record, at)) end
-    return policy, type, meta, sub(record, at + #meta)
+    return type_at, at, flags % 8 >= 4 and at + 2 + unpack_from('>I2', record, at) or at
+end
+
+-- Splits a record behind its numbers: the policy with the time of its own, the group and the batches, the content type, meta, and the body.
+function keeping.parts(flags, record)
+    local type_at, meta_at, body_at = keeping.places(flags, record)
+    return sub(record, 16, type_at - 1), sub(record, type_at, meta_at - 1), sub(record, meta_at, body_at - 1), sub(record, body_at)
 end
 
 -- Returns how long the job is kept once it has finished; 0: it is not kept.

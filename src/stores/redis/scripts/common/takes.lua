@@ -37,7 +37,8 @@ local function try_leased(record, try, delivery)
         error = sub(try, at)
     end
     if length == 0 then
-        length = flags % 2 == 0 and topic_lease or policy_of(t, {flags = flags, record = record}).lease
+        length = flags % 2 == 1 and (unpack_from('>I6', record, 16)) or 0
+        if length == 0 then length = topic_lease end
     end
     local ms = now + 1 + length
     if length ~= until_length then
