@@ -1,5 +1,5 @@
 /* A small SQS server: takes each SendMessageBatch and accepts all of its entries. Real ones:
- * tests/e2e/delivery/test_aws.py. */
+ * tests/e2e/delivery/brokers/test_aws.py. */
 #include "calls.h"
 #include "rig.h"
 

@@ -112,7 +112,7 @@ GRPC_OTHERS = {"Take", "Ack", "Nack", "Extend", "Return", "Again", "Get", "List"
 
 
 def test_every_operation_that_pushes_jobs_is_a_way_in():
-    """The commands of beanstalkd and of the command line are listed below. A message of RabbitMQ or Kafka has tests of its own (delivery/test_amqp_in.py, delivery/test_kafka_in.py)."""
+    """The commands of beanstalkd and of the command line are listed below. A message of RabbitMQ or Kafka has tests of its own (delivery/test_amqp_in.py, delivery/brokers/test_kafka_in.py)."""
     assert {call.name for call in CALLS if call.scope == "push"} == HTTP_OTHERS | set(HTTP_PUSHES)
     assert {name for name, scopes, _ in sqs_operations() if scopes == "ACCESS_PUSH"} == set(SQS_PUSHES)
     assert {path for path, scope, _ in mykit_routes() if scope == "PUSH"} == MYKIT_OTHERS | set(MYKIT_PUSHES)

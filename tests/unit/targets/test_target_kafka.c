@@ -1,5 +1,5 @@
 /* The Kafka target against librdkafka's own mock cluster, in this process: errors that a real one
- * gives only with trouble. A real cluster: tests/e2e/delivery/test_kafka.py. */
+ * gives only with trouble. A real cluster: tests/e2e/delivery/brokers/test_kafka.py. */
 #include "targets/kafka/producer.h"
 
 #include "broker_rig.h"

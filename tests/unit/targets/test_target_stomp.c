@@ -1,5 +1,5 @@
 /* The STOMP target against a peer of the test's own, which sends and withholds frames as no broker would.
- * Real brokers: tests/e2e/delivery/test_activemq.py. */
+ * Real brokers: tests/e2e/delivery/brokers/test_activemq.py. */
 #include "targets/stomp/frame.h"
 
 #include "broker_rig.h"
