@@ -15,7 +15,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-enum { REPORTS_MAX = 4096, RUN_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 5000 };
+enum { REPORTS_MAX = 4096, RUN_MS = 60000, TIMEOUT_MS = 700, GRACE_MS = 20000 };
 
 struct rig {
     struct reactor *reactor;

@@ -267,8 +267,8 @@ static void the_id_names_the_push_and_not_the_attempt(void **state)
 
 /* ---- the speed ---- */
 
-/* The limit is a fraction of one core's speed, so that a busy machine also passes: an allocation for
- * each message would show. */
+/* The limit is a fraction of one core's speed, so that a slow machine also passes: an allocation for
+ * each message would show. Only the time of the processor counts. */
 static void many_are_signed_in_a_second(void **state)
 {
     enum { MESSAGES = 5000 };
@@ -281,10 +281,10 @@ static void many_are_signed_in_a_second(void **state)
     (void)state;
     memset(body, 'x', sizeof body);
     job.body = slice_make(body, sizeof body);
-    int64_t began_us = clock_boot_us();
+    int64_t began_us = clock_thread_us();
     for (job.sequence = 0; job.sequence < MESSAGES; job.sequence++)
         assert_int_equal(webhook_sign(webhook, &setting, &job, 1, &headers), WEBHOOK_SIGNED);
-    int64_t took_us = clock_boot_us() - began_us;
+    int64_t took_us = clock_thread_us() - began_us;
     printf("signed %d messages in %" PRId64 " us\n", MESSAGES, took_us);
     assert_true(took_us < 1000000);
     webhook_free(webhook);
