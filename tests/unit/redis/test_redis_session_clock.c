@@ -21,6 +21,7 @@ CLAIM(a_shard_clock_continues_when_the_redis_clock_jumps)
     char path[32];
     _Atomic int64_t *clock = fake_clock_open(path);
     int64_t jumped_ms = 0;
+    uint64_t counted = 0;
     struct redis_server *server =
         redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
     struct rig rig = {0}, other = {.server = "fedcba98"};
@@ -35,7 +36,9 @@ CLAIM(a_shard_clock_continues_when_the_redis_clock_jumps)
         int64_t off_ms = now_after(&rig, "c") - clock_inner_ms() - apart_ms;
         if (llabs(off_ms) > 100)
             fail_msg("after a jump of %d ms it is off by %d ms", (int)jumps_ms[i], (int)off_ms);
-        assert_int_equal(rig.figures.clock_disagreements, i + 1);
+        /* A second time if the journeys of a slow machine hid a part of the jump. */
+        assert_in_range(rig.figures.clock_disagreements - counted, 1, 2);
+        counted = rig.figures.clock_disagreements;
     }
     (void)now_after(&other, "d");
     assert_int_equal(other.figures.clock_disagreements, 0); /* it was set right before */
