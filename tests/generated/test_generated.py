@@ -77,15 +77,9 @@ def java(place):
     return ["java", "-cp", "classes:lib/*", "Use"]
 
 
-def rust(place):
-    run("cargo", "build", "--quiet", cwd=place)
-    return [place / "target" / "debug" / "use"]
-
-
 # The language as the page names it, how its program is made, and what that needs.
 LANGUAGES = {
     "Python": (python, ["python3"]), "TypeScript": (typescript, ["node", "npm"]), "Go": (go, ["go"]), "Java": (java, ["javac"]),
-    "Rust": (rust, ["cargo"]),
 }
 
 
