@@ -356,7 +356,8 @@ def test_nack_waits_and_remembers_why(client):
     begin = time.monotonic()
     client.nack(take_one(client, "t")["lease"], delay="200ms", error="no connection to the bank")
     job = client.get("t", "a")
-    assert (job["state"], job["attempt"], job["last_error"]) == ("delayed", 1, "no connection to the bank")
+    assert (job["attempt"], job["last_error"]) == (1, "no connection to the bank")
+    assert job["state"] == "delayed" or time.monotonic() - begin >= 0.2  # a slow machine
     again = take_one(client, "t", wait="5s")
     assert again["attempt"] == 2 and time.monotonic() - begin >= 0.2
 
