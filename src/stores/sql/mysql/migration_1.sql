@@ -522,23 +522,27 @@ BEGIN
   IF p_name IS NOT NULL THEN -- by its number: MariaDB sorts no later call of a connection whose first call has compared the name
     SELECT COALESCE(MAX(grp) - 1, 9223372036854775806), COALESCE(MAX(grp) + 1, 0) INTO v_above, v_below FROM tarry.grp WHERE topic = p_topic AND name = p_name;
   END IF;
-  SELECT w.name, w.is_set, w.own_weight, w.lim, w.rate_count, w.rate_unit, w.burst, w.max_jobs, w.paused AND (w.paused_until = 0 OR w.paused_until > v_now),
-      IF(w.paused AND w.paused_until > v_now, w.paused_until, 0), w.ready, w.leased, SUBSTRING_INDEX(w.held, ' ', 1), SUBSTRING_INDEX(w.held, ' ', -1), w.oldest
+  SELECT p.name, p.is_set, p.own_weight, p.lim, p.rate_count, p.rate_unit, p.burst, p.max_jobs, p.paused AND (p.paused_until = 0 OR p.paused_until > v_now),
+      IF(p.paused AND p.paused_until > v_now, p.paused_until, 0), p.ready, p.leased, SUBSTRING_INDEX(p.held, ' ', 1), SUBSTRING_INDEX(p.held, ' ', -1), p.oldest
     FROM (
-      SELECT k.*, COALESCE(r.ready, 0) AS ready, r.oldest, GREATEST(0, k.in_flight - COALESCE(n.freed, 0)) AS leased, 
-          IF(r.ready > 0 OR (k.paused AND (k.paused_until = 0 OR k.paused_until > v_now)) OR GREATEST(k.held_until, COALESCE(n.held, 0)) > v_now,
-            tarry.server_held(p_topic, k.grp, v_now), NULL) AS held, -- nothing waits for a limit or rate of a group without ready jobs
-          GREATEST(k.held_until, COALESCE(n.held, 0)) AS hold_ends
-        FROM tarry.grp k
-        LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed, MAX(m.held) AS held FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
-        LEFT JOIN (SELECT COALESCE(j.grp, 2) AS grp, COUNT(*) AS ready, MIN(j.due) AS oldest FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
-          ON j.topic = l.topic AND j.level = l.level AND j.due <= v_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) r ON r.grp = k.grp
-        WHERE k.topic = p_topic AND k.grp > v_above AND k.grp < v_below) w
-    WHERE (p_name IS NOT NULL OR w.is_set OR w.ready > 0 OR w.leased > 0 OR w.hold_ends > v_now)
-      AND (p_order <> 3 OR w.held IS NOT NULL)
-      AND (p_after IS NULL OR CASE p_order WHEN 1 THEN w.ready < p_value OR (w.ready = p_value AND w.name > p_after)
-        WHEN 2 THEN w.leased < p_value OR (w.leased = p_value AND w.name > p_after) ELSE w.name > p_after END)
-    ORDER BY CASE p_order WHEN 1 THEN -w.ready WHEN 2 THEN -w.leased ELSE 0 END, w.name LIMIT p_limit;
+      SELECT page.*, IF(page.is_shown_held, tarry.server_held(p_topic, page.grp, v_now), NULL) AS held -- only for this page: it reads three tables
+        FROM (
+          SELECT w.* FROM (
+              SELECT k.*, COALESCE(r.ready, 0) AS ready, r.oldest, GREATEST(0, k.in_flight - COALESCE(n.freed, 0)) AS leased,
+                  -- nothing waits for a limit or rate of a group without ready jobs
+                  r.ready > 0 OR (k.paused AND (k.paused_until = 0 OR k.paused_until > v_now)) OR GREATEST(k.held_until, COALESCE(n.held, 0)) > v_now AS is_shown_held,
+                  GREATEST(k.held_until, COALESCE(n.held, 0)) AS hold_ends
+                FROM tarry.grp k
+                LEFT JOIN (SELECT m.grp, SUM(m.freed) AS freed, MAX(m.held) AS held FROM tarry.grp_note m WHERE m.topic = p_topic GROUP BY m.grp) n ON n.grp = k.grp
+                LEFT JOIN (SELECT COALESCE(j.grp, 2) AS grp, COUNT(*) AS ready, MIN(j.due) AS oldest FROM tarry.level l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+                  ON j.topic = l.topic AND j.level = l.level AND j.due <= v_now AND j.state = 1 WHERE l.topic = p_topic GROUP BY 1) r ON r.grp = k.grp
+                WHERE k.topic = p_topic AND k.grp > v_above AND k.grp < v_below) w
+            WHERE (p_name IS NOT NULL OR w.is_set OR w.ready > 0 OR w.leased > 0 OR w.hold_ends > v_now)
+              AND (p_after IS NULL OR CASE p_order WHEN 1 THEN w.ready < p_value OR (w.ready = p_value AND w.name > p_after)
+                WHEN 2 THEN w.leased < p_value OR (w.leased = p_value AND w.name > p_after) ELSE w.name > p_after END)
+              AND (p_order <> 3 OR (w.is_shown_held AND tarry.server_held(p_topic, w.grp, v_now) IS NOT NULL))
+            ORDER BY CASE p_order WHEN 1 THEN -w.ready WHEN 2 THEN -w.leased ELSE 0 END, w.name LIMIT p_limit) page) p
+    ORDER BY CASE p_order WHEN 1 THEN -p.ready WHEN 2 THEN -p.leased ELSE 0 END, p.name;
 END//
 
 -- A part of the upkeep: repeats the filling of topics whose groups are new, adds notes that no take has added, and deletes groups that were not used for
