@@ -7,6 +7,7 @@
 struct world *w;
 static const struct driver *chosen;
 static uint64_t last_affected;
+const char *claim_topic = "t";
 
 void directed_choose(const struct driver *driver)
 {
@@ -16,6 +17,7 @@ void directed_choose(const struct driver *driver)
 int directed_begin(void **state)
 {
     (void)state;
+    claim_topic = "t";
     w = calloc(1, sizeof *w);
     if (!w)
         return -1;
@@ -47,7 +49,7 @@ struct queue_push a_push(const char *id)
     char *body = bodies[next++ % 64];
 
     snprintf(body, sizeof bodies[0], "body of %s", id);
-    return (struct queue_push){.topic = slice_of("t"),
+    return (struct queue_push){.topic = slice_of(claim_topic),
                                .id = slice_of(id),
                                .body = slice_of(body),
                                .when.due = QUEUE_DUE_NOW,
@@ -77,7 +79,7 @@ struct slice take_as(const char *id, const char *consumer, int64_t lease_ms)
     static char leases[16][QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     static size_t next;
     char *lease = leases[next++ % 16];
-    struct slice topic = slice_of("t");
+    struct slice topic = slice_of(claim_topic);
     struct queue_take call = {.topics = &topic,
                               .topic_count = 1,
                               .max = 1,
@@ -193,7 +195,7 @@ static enum queue_status change_by(struct queue_change change)
 static enum queue_status change(enum queue_change_verb verb, const char *id, struct queue_when when)
 {
     return change_by((struct queue_change){.verb = verb,
-                                           .topic = slice_of("t"),
+                                           .topic = slice_of(claim_topic),
                                            .id = slice_of(id),
                                            .when = when,
                                            .priority = QUEUE_PRIORITY_UNSET});
@@ -202,7 +204,7 @@ static enum queue_status change(enum queue_change_verb verb, const char *id, str
 enum queue_status cancel_dead(const char *id, uint64_t delivery)
 {
     return change_by((struct queue_change){.verb = QUEUE_CANCEL,
-                                           .topic = slice_of("t"),
+                                           .topic = slice_of(claim_topic),
                                            .id = slice_of(id),
                                            .priority = QUEUE_PRIORITY_UNSET,
                                            .only_dead = true,
@@ -212,7 +214,7 @@ enum queue_status cancel_dead(const char *id, uint64_t delivery)
 enum queue_status cancel_by(const char *id, struct slice lease)
 {
     return change_by((struct queue_change){.verb = QUEUE_CANCEL,
-                                           .topic = slice_of("t"),
+                                           .topic = slice_of(claim_topic),
                                            .id = slice_of(id),
                                            .priority = QUEUE_PRIORITY_UNSET,
                                            .lease = lease});
@@ -226,7 +228,7 @@ enum queue_status cancel(const char *id)
 enum queue_status request_cancel(const char *id)
 {
     return change_by((struct queue_change){.verb = QUEUE_CANCEL,
-                                           .topic = slice_of("t"),
+                                           .topic = slice_of(claim_topic),
                                            .id = slice_of(id),
                                            .priority = QUEUE_PRIORITY_UNSET,
                                            .request = true});
@@ -256,13 +258,13 @@ static enum queue_status call_topic(struct queue_topic_call call)
 
 enum queue_status topic_call(enum queue_topic_verb verb)
 {
-    return call_topic((struct queue_topic_call){.verb = verb, .topic = slice_of("t")});
+    return call_topic((struct queue_topic_call){.verb = verb, .topic = slice_of(claim_topic)});
 }
 
 enum queue_status put(struct topic_settings settings)
 {
     return call_topic((struct queue_topic_call){
-        .verb = QUEUE_TOPIC_PUT, .topic = slice_of("t"), .settings = settings});
+        .verb = QUEUE_TOPIC_PUT, .topic = slice_of(claim_topic), .settings = settings});
 }
 
 uint64_t affected(void)
@@ -272,7 +274,7 @@ uint64_t affected(void)
 
 struct queue_topic figures(void)
 {
-    struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = slice_of(claim_topic)};
     const struct queue_reply *reply = world_topic(w, &call);
 
     stop_at_a_fault();
@@ -285,7 +287,7 @@ struct queue_topic figures(void)
 /* The slices of the job are good until the next call. */
 struct job job_of(const char *id)
 {
-    const struct queue_reply *reply = client_get(&w->client, slice_of("t"), slice_of(id));
+    const struct queue_reply *reply = client_get(&w->client, slice_of(claim_topic), slice_of(id));
 
     stop_at_a_fault();
     return reply->job_count ? reply->jobs[0].job : (struct job){0};

@@ -19,6 +19,9 @@
 extern struct world *w; /* the world of the running claim */
 
 /* ---- pushes ---- */
+/* The topic of the running claim: "t", unless the claim sets another one. */
+extern const char *claim_topic;
+
 struct queue_push a_push(const char *id); /* due immediately, body "body of <id>" */
 struct queue_push a_push_in(const char *id, int64_t delay_ms);
 enum queue_status push(struct queue_push push);

@@ -21,14 +21,17 @@ static const struct driver *driver(void)
 
 /* Several shards share a limit, and each has an order of its own, unless all jobs of the topic are in one of them. */
 #define NEEDS_ONE_SHARD()                                                                          \
-    if (!driver()->groups || (driver()->shards != 1 && !driver()->one_shard))                      \
+    if (!driver()->groups ||                                                                       \
+        (driver()->shards != 1 && !driver()->one_shard && !driver()->one_shard_by_name))           \
         skip();                                                                                    \
     begin_one_shard()
 
 #define NEEDS_STRICT()                                                                             \
     if (!driver()->strict_groups)                                                                  \
         skip();                                                                                    \
-    is_in_one_shard = false
+    is_in_one_shard = driver()->one_shard_by_name;                                                 \
+    if (is_in_one_shard)                                                                           \
+    claim_topic = "t.one"
 
 /* ---- the clock ---- */
 
@@ -63,7 +66,7 @@ static void set(struct topic_flow flow)
     flow.one_shard |= is_in_one_shard;
     const struct queue_reply *reply =
         client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
-                                                            .topic = slice_of("t"),
+                                                            .topic = slice_of(claim_topic),
                                                             .settings = {.flow = flow}});
     assert_true(reply->status == QUEUE_OK || reply->status == QUEUE_CREATED);
 }
@@ -71,6 +74,8 @@ static void set(struct topic_flow flow)
 static void begin_one_shard(void)
 {
     is_in_one_shard = driver()->shards > 1;
+    if (driver()->one_shard_by_name)
+        claim_topic = "t.one";
     if (is_in_one_shard)
         set((struct topic_flow){0});
 }
@@ -99,10 +104,11 @@ static const struct queue_reply *submit(const struct command *command)
 static const struct queue_reply *group_call(enum queue_group_verb verb, const char *group,
                                             struct group_settings settings)
 {
-    return submit(&(struct command){
-        .kind = COMMAND_GROUP,
-        .group = {
-            .verb = verb, .topic = slice_of("t"), .group = slice_of(group), .settings = settings}});
+    return submit(&(struct command){.kind = COMMAND_GROUP,
+                                    .group = {.verb = verb,
+                                              .topic = slice_of(claim_topic),
+                                              .group = slice_of(group),
+                                              .settings = settings}});
 }
 
 static void set_group(const char *group, struct group_settings settings)
@@ -138,13 +144,15 @@ static const struct queue_reply *list_groups(enum queue_groups_order order, uint
 {
     return submit(&(struct command){
         .kind = COMMAND_GROUPS,
-        .groups = {.topic = slice_of("t"), .order = order, .limit = limit, .cursor = cursor}});
+        .groups = {
+            .topic = slice_of(claim_topic), .order = order, .limit = limit, .cursor = cursor}});
 }
 
 static struct queue_counts counts(void)
 {
-    const struct queue_reply *reply = client_topic(
-        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
+                                                            .topic = slice_of(claim_topic)});
     assert_int_equal(reply->topic_count, 1);
     return reply->topics[0].counts;
 }
@@ -195,7 +203,7 @@ static void copy_text(char *into, struct slice text)
 /* Takes jobs into `taken`. Returns how many. */
 static size_t take_up_to(uint32_t max, int64_t lease_ms)
 {
-    struct slice topic = slice_of("t");
+    struct slice topic = slice_of(claim_topic);
     const struct queue_reply *reply = client_take(
         &w->client,
         &(struct queue_take){.topics = &topic, .topic_count = 1, .max = max, .lease_ms = lease_ms});
@@ -275,7 +283,7 @@ static void expect_nothing(void)
 
 static struct queue_job shown(const char *id)
 {
-    const struct queue_reply *reply = client_get(&w->client, slice_of("t"), slice_of(id));
+    const struct queue_reply *reply = client_get(&w->client, slice_of(claim_topic), slice_of(id));
     assert_int_equal(reply->status, QUEUE_OK);
     return reply->jobs[0];
 }
@@ -410,7 +418,7 @@ static void a_limit_is_never_exceeded(void **state)
 
 static void take_by_id(const char *id)
 {
-    struct slice topic = slice_of("t");
+    struct slice topic = slice_of(claim_topic);
     const struct queue_reply *reply =
         client_take(&w->client, &(struct queue_take){.topics = &topic,
                                                      .topic_count = 1,
@@ -487,7 +495,7 @@ enum end { END_ACK, END_NACK, END_FINAL, END_RETURN, END_EXPIRY, END_CANCEL, END
 static void end_lease(enum end end)
 {
     const struct queue_change request = {.verb = QUEUE_CANCEL,
-                                         .topic = slice_of("t"),
+                                         .topic = slice_of(claim_topic),
                                          .id = slice_of(taken[0].id),
                                          .priority = QUEUE_PRIORITY_UNSET,
                                          .request = true};
@@ -548,11 +556,11 @@ static void every_end_of_a_lease_frees_the_slot(void **state)
             expect_group("a");
             expect_nothing();
             client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
-                                                                .topic = slice_of("t")});
+                                                                .topic = slice_of(claim_topic)});
             push_in("a", "after-the-delete");
             expect_group("a");
             client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
-                                                                .topic = slice_of("t")});
+                                                                .topic = slice_of(claim_topic)});
         }
 }
 
@@ -582,8 +590,9 @@ static void limits_survive_a_restart(void **state)
     push_many("b", 5);
     assert_int_equal(take_all(), 3);
     reopen();
-    const struct queue_reply *reply = client_topic(
-        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
+                                                            .topic = slice_of(claim_topic)});
     const struct topic_flow *flow = &reply->topics[0].settings.flow;
     assert_int_equal(flow->topic.limit, 4);
     assert_int_equal(flow->group.limit, 2);
@@ -624,7 +633,7 @@ static void lowering_a_limit_revokes_nothing(void **state)
         assert_int_equal(ack_at(4), QUEUE_OK);
         assert_int_equal(take_up_to(10, LEASE_MS), 2);
         client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
-                                                            .topic = slice_of("t")});
+                                                            .topic = slice_of(claim_topic)});
     }
 }
 
@@ -782,6 +791,90 @@ static void a_hold_ends_on_time(void **state)
     assert_int_equal(take_all(), 3);
 }
 
+static void begin_hold(void)
+{
+    assert_int_equal(take_up_to(1, LEASE_MS), 1);
+    assert_int_equal(answer_one((struct queue_answer){
+                         .verb = QUEUE_NACK, .lease = slice_of(taken[0].lease), .hold_ms = 5000}),
+                     QUEUE_OK);
+}
+
+static void a_hold_stops_the_jobs_of_all_shards(void **state)
+{
+    enum { JOBS = 20 }; /* in all shards */
+    static const char *const names[] = {"a", ""};
+    (void)state;
+    NEEDS_GROUPS();
+    for (size_t i = 0; i < 2; i++) {
+        push_many(names[i], 1); /* the other shards do not know the topic yet */
+        begin_hold();
+        push_many(names[i], JOBS);
+        assert_int_equal(take_all(), 0);
+        push_many("b", JOBS);
+        size_t count = take_all(); /* a job without a group holds the topic */
+        assert_int_equal(count, i ? 0 : JOBS);
+        ack_all(count);
+        pass_time(5010);
+        count = take_all();
+        assert_int_equal(count, 1 + JOBS + (i ? JOBS : 0));
+        ack_all(count);
+        push_many(names[i], JOBS); /* now all know it */
+        begin_hold();
+        assert_int_equal(take_all(), 0);
+        pass_time(5010);
+        count = take_all();
+        assert_int_equal(count, JOBS);
+        ack_all(count);
+    }
+}
+
+/* Jobs of a topic without groups are delivered as those of a topic with one group: by priority, due time and push order. */
+static void a_topic_without_groups_is_unchanged(void **state)
+{
+    enum { ROUNDS = 6, JOBS = 24 };
+    struct random random;
+    (void)state;
+    NEEDS_ONE_SHARD();
+    random = seed_random("two topics with the same jobs");
+    char plain[JOBS][sizeof taken[0].id];
+    const char *const topic = claim_topic;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t priorities[JOBS], delays[JOBS], sizes[JOBS];
+        for (size_t i = 0; i < JOBS; i++) {
+            priorities[i] = random_below(&random, 3);
+            delays[i] = random_below(&random, 4);
+            sizes[i] = 1 + random_below(&random, 4);
+        }
+        for (int is_grouped = 0; is_grouped < 2; is_grouped++) {
+            char name[16], id[40];
+            snprintf(name, sizeof name, "%s%s", is_grouped ? "g" : "p", topic);
+            claim_topic = name;
+            if (is_in_one_shard)
+                set((struct topic_flow){0});
+            for (size_t i = 0; i < JOBS; i++) {
+                snprintf(id, sizeof id, "%d-%zu", round, i);
+                struct queue_push job = a_push_in(id, (int64_t)delays[i]);
+                job.group = slice_of(is_grouped ? "one" : "");
+                job.priority = (int32_t)priorities[i];
+                assert_int_equal(push_one(job), QUEUE_CREATED);
+            }
+            pass_time(10);
+            size_t at = 0;
+            for (size_t take = 0; at < JOBS; take++) {
+                size_t got = take_up_to((uint32_t)sizes[take % JOBS], LEASE_MS);
+                assert_true(got);
+                for (size_t i = 0; i < got; i++, at++)
+                    if (!is_grouped)
+                        snprintf(plain[at], sizeof plain[at], "%s", taken[i].id);
+                    else
+                        assert_string_equal(taken[i].id, plain[at]);
+                ack_all(got);
+            }
+            claim_topic = topic;
+        }
+    }
+}
+
 static void the_later_end_of_two_holds_counts(void **state)
 {
     (void)state;
@@ -817,7 +910,7 @@ static void held_jobs_expire_by_their_ttl(void **state)
     assert_int_equal(push_one(push), QUEUE_CREATED);
     assert_int_equal(counts().held, 1);
     pass_time(1100);
-    assert_int_equal(client_get(&w->client, slice_of("t"), slice_of("short"))->status,
+    assert_int_equal(client_get(&w->client, slice_of(claim_topic), slice_of("short"))->status,
                      QUEUE_NOT_FOUND);
     assert_int_equal(counts().held, 0);
     assert_int_equal(counts().ready, 0);
@@ -875,8 +968,8 @@ static void settings_of_a_group_end_with_its_topic(void **state)
     (void)state;
     NEEDS_GROUPS();
     set_group("a", (struct group_settings){.paused = true});
-    client_topic(&w->client,
-                 &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = slice_of("t")});
+    client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE,
+                                                        .topic = slice_of(claim_topic)});
     push_many("a", 3);
     assert_int_equal(take_all(), 3);
     reopen();
@@ -903,7 +996,8 @@ static void a_held_job_names_its_reason(void **state)
     assert_int_equal(counts().held, 1);
     assert_int_equal(counts().ready, 2);
     const struct queue_reply *reply = client_list(
-        &w->client, &(struct queue_list){.topic = slice_of("t"), .state = JOB_READY, .limit = 10});
+        &w->client,
+        &(struct queue_list){.topic = slice_of(claim_topic), .state = JOB_READY, .limit = 10});
     assert_int_equal(reply->job_count, 2);
     assert_int_equal(reply->jobs[0].held_by, FLOW_HELD_GROUP_LIMIT);
     assert_int_equal(reply->jobs[1].held_by, FLOW_NOT_HELD);
@@ -1028,7 +1122,7 @@ static void a_replacing_push_sets_its_own_group(void **state)
     assert_int_equal(group_of("a").ready, 0);
     assert_int_equal(group_of("b").ready, 1);
     const struct queue_change change = {.verb = QUEUE_RESCHEDULE,
-                                        .topic = slice_of("t"),
+                                        .topic = slice_of(claim_topic),
                                         .id = slice_of("1"),
                                         .when = {.due = QUEUE_DUE_DELAY, .ms = 1000},
                                         .priority = QUEUE_PRIORITY_UNSET};
@@ -1163,7 +1257,7 @@ static void every_end_of_a_job_releases_its_strict_group(void **state)
     assert_int_equal(nack_at(0, HOUR_MS), QUEUE_OK);
     expect_nothing();
     const struct queue_change cancel = {.verb = QUEUE_CANCEL,
-                                        .topic = slice_of("t"),
+                                        .topic = slice_of(claim_topic),
                                         .id = slice_of("is-cancelled"),
                                         .priority = QUEUE_PRIORITY_UNSET};
     assert_int_equal(client_change(&w->client, &cancel, 1)->results[0].status, QUEUE_CANCELLED);
@@ -1210,7 +1304,7 @@ static void a_retry_that_is_taken_by_id_or_purged_releases_its_strict_group(void
     }
     leave_a_retry("3", "4");
     const struct queue_topic_call purge = {
-        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t"), .state = JOB_DELAYED};
+        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of(claim_topic), .state = JOB_DELAYED};
     assert_int_equal(client_topic(&w->client, &purge)->status, QUEUE_OK);
     expect_job("4");
     assert_int_equal(ack_at(0), QUEUE_OK);
@@ -1295,10 +1389,11 @@ static void the_order_changes_only_without_waiting_jobs(void **state)
     set((struct topic_flow){0});
     push_in("a", "1");
     const struct queue_topic_call call = {
-        .verb = QUEUE_TOPIC_PUT, .topic = slice_of("t"), .settings = {.flow = strict}};
+        .verb = QUEUE_TOPIC_PUT, .topic = slice_of(claim_topic), .settings = {.flow = strict}};
     assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);
-    const struct queue_reply *reply = client_topic(
-        &w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")});
+    const struct queue_reply *reply =
+        client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET,
+                                                            .topic = slice_of(claim_topic)});
     assert_int_equal(reply->topics[0].settings.flow.group_order, FLOW_FREE);
     expect_job("1");
     assert_int_equal(client_topic(&w->client, &call)->status, QUEUE_NOT_EMPTY);
@@ -1403,7 +1498,7 @@ static void every_end_of_a_job_makes_room_in_its_group(void **state)
     reopen();
     assert_int_equal(push_one(grouped("a", "2")), QUEUE_GROUP_FULL);
     const struct queue_change cancel = {.verb = QUEUE_CANCEL,
-                                        .topic = slice_of("t"),
+                                        .topic = slice_of(claim_topic),
                                         .id = slice_of("is-cancelled"),
                                         .priority = QUEUE_PRIORITY_UNSET};
     assert_int_equal(client_change(&w->client, &cancel, 1)->results[0].status, QUEUE_CANCELLED);
@@ -1415,11 +1510,11 @@ static void every_end_of_a_job_makes_room_in_its_group(void **state)
     expect_nothing();
     push_in("a", "is-purged");
     const struct queue_topic_call purge = {
-        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t"), .state = JOB_READY};
+        .verb = QUEUE_TOPIC_PURGE, .topic = slice_of(claim_topic), .state = JOB_READY};
     assert_int_equal(client_topic(&w->client, &purge)->status, QUEUE_OK);
     push_in("a", "last");
     const struct queue_topic_call redrive = {
-        .verb = QUEUE_TOPIC_REDRIVE, .topic = slice_of("t"), .id = slice_of("dies")};
+        .verb = QUEUE_TOPIC_REDRIVE, .topic = slice_of(claim_topic), .id = slice_of("dies")};
     assert_int_equal(client_topic(&w->client, &redrive)->status, QUEUE_OK);
     expect_job("dies"); /* it is not a new job, so its redrive was not rejected */
     assert_int_equal(ack_at(0), QUEUE_OK);
@@ -1517,7 +1612,7 @@ static void sized_cancel(struct sized *sized, size_t id)
     char name[8];
     snprintf(name, sizeof name, "j%zu", id);
     const struct queue_change cancel = {.verb = QUEUE_CANCEL,
-                                        .topic = slice_of("t"),
+                                        .topic = slice_of(claim_topic),
                                         .id = slice_of(name),
                                         .priority = QUEUE_PRIORITY_UNSET};
     enum queue_status status = client_change(&w->client, &cancel, 1)->results[0].status;
@@ -1533,7 +1628,8 @@ static void sized_cancel(struct sized *sized, size_t id)
 
 static void sized_redrive(struct sized *sized)
 {
-    const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE, .topic = slice_of("t")};
+    const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE,
+                                             .topic = slice_of(claim_topic)};
     assert_int_equal(client_topic(&w->client, &redrive)->status, QUEUE_OK);
     for (size_t i = 0; i < SIZED_JOBS; i++) {
         if (sized->is_dead[i])
@@ -1606,7 +1702,7 @@ static void job_counts_of_groups_match_a_model(void **state)
 static enum queue_status try_to_set(struct topic_flow flow)
 {
     return client_topic(&w->client, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
-                                                               .topic = slice_of("t"),
+                                                               .topic = slice_of(claim_topic),
                                                                .settings = {.flow = flow}})
         ->status;
 }
@@ -1621,7 +1717,7 @@ static void a_store_of_one_shard_keeps_the_setting(void **state)
     set(one_shard);
     push_in("a", "1");
     reopen();
-    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of(claim_topic)};
     assert_true(client_topic(&w->client, &get)->topics[0].settings.flow.one_shard);
     set(spread); /* also with a job */
     assert_false(client_topic(&w->client, &get)->topics[0].settings.flow.one_shard);
@@ -1682,7 +1778,7 @@ static unsigned moves_race(struct random *random, bool exists[MOVED_JOBS], bool 
             queue_topic(
                 queue,
                 &(struct queue_topic_call){.verb = deletes ? QUEUE_TOPIC_DELETE : QUEUE_TOPIC_PUT,
-                                           .topic = slice_of("t"),
+                                           .topic = slice_of(claim_topic),
                                            .settings = {.flow = flow}},
                 to);
         } else {
@@ -1726,13 +1822,14 @@ static void moves_verify(struct random *random, bool exists[MOVED_JOBS], bool de
     for (size_t i = 0; i < MOVED_JOBS; i++) {
         char name[24];
         moved_name(name, i);
-        const struct queue_reply *reply = client_get(&w->client, slice_of("t"), slice_of(name));
+        const struct queue_reply *reply =
+            client_get(&w->client, slice_of(claim_topic), slice_of(name));
         if (deleted && reply->status == QUEUE_NOT_FOUND)
             exists[i] = false;
         assert_int_equal(reply->status, exists[i] ? QUEUE_OK : QUEUE_NOT_FOUND);
         count += exists[i];
         const struct queue_change cancel = {.verb = QUEUE_CANCEL,
-                                            .topic = slice_of("t"),
+                                            .topic = slice_of(claim_topic),
                                             .id = slice_of(name),
                                             .priority = QUEUE_PRIORITY_UNSET};
         if (!ends)
@@ -1781,6 +1878,8 @@ const struct CMUnitTest directed_flow[] = {
     CLAIM(both_rates_and_limits_apply),
     CLAIM(retries_count_toward_the_rate),
     CLAIM(a_hold_ends_on_time),
+    CLAIM(a_hold_stops_the_jobs_of_all_shards),
+    CLAIM(a_topic_without_groups_is_unchanged),
     CLAIM(the_later_end_of_two_holds_counts),
     CLAIM(held_jobs_expire_by_their_ttl),
     CLAIM(a_paused_group_delivers_nothing),

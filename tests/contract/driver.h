@@ -45,6 +45,7 @@ struct driver {
                         shard only */
     bool keeps_finished, awaits; /* as in queue_info: the claims about kept jobs and waits apply */
     bool groups;                 /* likewise: the claims about groups, limits, rates and holds */
+    bool one_shard_by_name;      /* likewise: of several shards, topics with some names use one */
     bool one_shard;              /* likewise: of several shards, topics may use one */
     bool strict_groups;          /* likewise: the claims about group_order=strict */
     bool batches;                /* likewise: the claims about jobs that wait for other jobs */

@@ -242,12 +242,21 @@ const struct driver driver_redis_1 = {
     REDIS_DRIVER,
 };
 
-const struct driver driver_redis_3 = {.name = "redis_3", .shards = 3, .open = open_3, REDIS_DRIVER};
+const struct driver driver_redis_3 = {
+    .name = "redis_3",
+    .shards = 3,
+    .strict_groups = true,
+    .one_shard_by_name = true,
+    .open = open_3,
+    REDIS_DRIVER,
+};
 
 const struct driver driver_redis_cluster = {
     .name = "redis_cluster",
     .shards = 3,
     .runs = 20, /* three masters find what three shards find */
+    .strict_groups = true,
+    .one_shard_by_name = true,
     .open = open_cluster,
     REDIS_DRIVER,
 };

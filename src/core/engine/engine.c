@@ -1235,6 +1235,21 @@ static __attribute__((noinline)) void end_with_next(struct engine *engine, uint3
     entry_start_next(engine, id, life_next(step, answer->verb), now);
 }
 
+/* Holds the group of a job, or without a group its topic. Returns false if out of memory. */
+static bool begin_hold(struct engine *engine, const struct entry *entry, int64_t hold_ms,
+                       struct engine_now now, struct queue_result *result)
+{
+    struct topic *topic = entry_topic(engine, entry);
+    uint32_t number = entry_group(engine, entry);
+    if (!flow_hold(engine, topic, number, hold_ms, now))
+        return false;
+    if (engine->shards > 1) {
+        result->topic = topic->name;
+        result->group = number ? flow_group_name(engine, number) : (struct slice){.at = ""};
+    }
+    return true;
+}
+
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result)
@@ -1250,8 +1265,7 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     if (__builtin_expect(entry_extra(engine, entry)->successor && life.step != LIFE_EXTENDED, 0))
         drop_next_if_stopped(engine, id);
     if (__builtin_expect(answer->hold_ms > 0, 0) &&
-        !flow_hold(engine, entry_topic(engine, entry), entry_group(engine, entry), answer->hold_ms,
-                   now)) {
+        !begin_hold(engine, entry, answer->hold_ms, now, result)) {
         result->status = QUEUE_NO_MEMORY;
         return;
     }

@@ -343,6 +343,10 @@ enum queue_status engine_group_put(struct engine *engine, struct slice topic, st
 /* Removes the settings and the hold of a group. */
 enum queue_status engine_group_delete(struct engine *engine, struct slice topic,
                                       struct slice group);
+/* Holds a group, or with an empty name the topic, as an answer with hold_ms does. Creates the topic if it does not exist. Returns OK or
+ * a rejection. */
+enum queue_status engine_group_hold(struct engine *engine, struct slice topic, struct slice group,
+                                    int64_t hold_ms, struct engine_now now);
 /* Shows a group, also an unknown one. Its name points to that of the caller. Returns false if the topic does not exist. */
 bool engine_group_show(struct engine *engine, struct slice topic, struct slice group,
                        struct engine_now now, struct queue_group *out);

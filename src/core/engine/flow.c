@@ -22,6 +22,11 @@ static struct slice group_name(const struct group *group)
     return slice_make(group->name, group->name_bytes);
 }
 
+struct slice flow_group_name(const struct engine *engine, uint32_t number)
+{
+    return group_name(flow_group_at(engine, number));
+}
+
 /* ---- the table of groups by topic and name ---- */
 
 static uint32_t *table_chain(const struct flows *flows, uint32_t topic, struct slice name)
@@ -867,16 +872,23 @@ bool flow_carry(struct engine *engine, const struct topic *topic)
     return true;
 }
 
+/* Finds a topic, or creates it. */
+static enum queue_status topic_need(struct engine *engine, struct slice name, struct topic **out)
+{
+    if ((*out = engine_topic_find(engine, name)))
+        return QUEUE_OK;
+    enum queue_status status = engine_topic_put(engine, name, &(struct topic_settings){0});
+    *out = engine_topic_find(engine, name);
+    return status == QUEUE_CREATED ? QUEUE_OK : status;
+}
+
 enum queue_status engine_group_put(struct engine *engine, struct slice name, struct slice group,
                                    const struct group_settings *settings)
 {
-    struct topic *topic = engine_topic_find(engine, name);
-    if (!topic) {
-        enum queue_status status = engine_topic_put(engine, name, &(struct topic_settings){0});
-        if (status != QUEUE_CREATED)
-            return status;
-        topic = engine_topic_find(engine, name);
-    }
+    struct topic *topic;
+    enum queue_status status = topic_need(engine, name, &topic);
+    if (status != QUEUE_OK)
+        return status;
     uint32_t shares = flow_topic_shares(engine, topic);
     if ((settings->limits.limit && settings->limits.limit < shares) ||
         (settings->limits.rate.count && settings->limits.rate.count < shares))
@@ -884,7 +896,6 @@ enum queue_status engine_group_put(struct engine *engine, struct slice name, str
     uint32_t number = group_need(engine, topic, group);
     if (!number)
         return QUEUE_NO_MEMORY;
-    enum queue_status status = QUEUE_OK;
     if (!flow_group_at(engine, number)->settings &&
         topic->flow->settings_count >= GROUP_SETTINGS_MAX)
         status = QUEUE_TOO_MANY_GROUPS;
@@ -903,6 +914,18 @@ static uint32_t group_find(const struct engine *engine, const struct topic *topi
     if (!topic->flow || !topic->flow->is_grouped)
         return 0;
     return name.len ? table_find(engine, topic->id, name) : topic->flow->none;
+}
+
+enum queue_status engine_group_hold(struct engine *engine, struct slice name, struct slice group,
+                                    int64_t hold_ms, struct engine_now now)
+{
+    struct topic *topic;
+    enum queue_status status = topic_need(engine, name, &topic);
+    if (status != QUEUE_OK)
+        return status;
+    uint32_t number = group.len ? group_need(engine, topic, group) : 0;
+    bool is_held = (!group.len || number) && flow_hold(engine, topic, number, hold_ms, now);
+    return is_held ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
 enum queue_status engine_group_delete(struct engine *engine, struct slice name, struct slice group)

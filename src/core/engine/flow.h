@@ -74,6 +74,8 @@ struct flows {
 /* All functions are called by the engine at each change, only for topics with a flow unless documented otherwise. */
 
 struct group *flow_group_at(const struct engine *engine, uint32_t number);
+/* Returns its name, which lasts as long as the group. */
+struct slice flow_group_name(const struct engine *engine, uint32_t number);
 /* Returns the number of shards that share the limits of the topic. Also without a flow. */
 uint32_t flow_topic_shares(const struct engine *engine, const struct topic *topic);
 /* Finds or makes the group of a topic, and adds a reference to it. The topic need not have a flow. 0: out of memory. */

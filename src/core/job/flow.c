@@ -89,6 +89,16 @@ bool topic_flow_equal(const struct topic_flow *a, const struct topic_flow *b)
            a->one_shard == b->one_shard;
 }
 
+static bool ends_in(struct slice name, struct slice end)
+{
+    return name.len > end.len && memcmp(name.at + name.len - end.len, end.at, end.len) == 0;
+}
+
+bool flow_name_is_one_shard(struct slice topic)
+{
+    return ends_in(topic, slice_of(".one")) || ends_in(topic, slice_of(".fifo"));
+}
+
 bool topic_flow_is_set(const struct topic_flow *flow)
 {
     return !topic_flow_equal(flow, &(struct topic_flow){0});

@@ -100,6 +100,10 @@ static inline bool flow_is_one_shard(const struct topic_flow *flow)
     return flow->one_shard || flow->group_order == FLOW_STRICT;
 }
 
+/* Returns whether the name of a topic keeps all its jobs in one shard, on stores that find the shard of a job by names alone: it ends in
+ * ".one", or in ".fifo" as the FIFO queues of SQS. */
+bool flow_name_is_one_shard(struct slice topic);
+
 /* Returns whether any setting of the flow of a topic is set. */
 bool topic_flow_is_set(const struct topic_flow *flow);
 

@@ -230,6 +230,7 @@ static void place_results(struct space *space, struct queue_reply *into,
         struct queue_result *copy = copies ? &copies[i] : NULL;
         PLACE_SLICE(space, copy, &from->results[i], topic);
         PLACE_SLICE(space, copy, &from->results[i], id);
+        PLACE_SLICE(space, copy, &from->results[i], group);
     }
     if (into)
         into->results = copies;

@@ -277,6 +277,8 @@ static enum queue_status check_group_name(struct slice topic, struct slice group
 enum queue_status queue_check_group(const struct queue_group_call *call, const char **detail)
 {
     enum queue_status status = check_group_name(call->topic, call->group, detail);
+    if (!status && call->verb == QUEUE_GROUP_HOLD)
+        return bad_option("verb", detail);
     if (status || call->verb != QUEUE_GROUP_PUT)
         return status;
     return bad_option(group_settings_fault(&call->settings), detail);
@@ -318,7 +320,13 @@ static bool can_share(const struct flow_limits *limits, uint32_t shards, bool *i
     return *is_rate && (!limits->rate.count || limits->rate.count >= shards);
 }
 
-enum queue_status queue_check_topic_flow(const struct queue_info *info,
+/* Returns whether all jobs of the topic are in one shard, if the store has several. */
+static bool name_is_one_shard(const struct queue_info *info, struct slice topic)
+{
+    return info->one_shard_by_name && flow_name_is_one_shard(topic);
+}
+
+enum queue_status queue_check_topic_flow(const struct queue_info *info, struct slice topic,
                                          const struct topic_flow *flow, const char **detail)
 {
     bool is_rate;
@@ -332,8 +340,12 @@ enum queue_status queue_check_topic_flow(const struct queue_info *info,
         *detail = lacking;
         return QUEUE_UNSUPPORTED;
     }
-    if (flow_is_one_shard(flow) || info->shards <= 1)
+    if (info->shards <= 1 || name_is_one_shard(info, topic))
         return QUEUE_OK;
+    if (flow_is_one_shard(flow)) {
+        *detail = flow->one_shard ? "one_shard" : "group_order";
+        return info->one_shard_by_name ? QUEUE_UNSUPPORTED : QUEUE_OK;
+    }
     if (!can_share(&flow->topic, info->shards, &is_rate))
         return bad_option(is_rate ? "rate" : "limit", detail);
     if (!can_share(&flow->group, info->shards, &is_rate))
@@ -341,7 +353,7 @@ enum queue_status queue_check_topic_flow(const struct queue_info *info,
     return QUEUE_OK;
 }
 
-enum queue_status queue_check_group_flow(const struct queue_info *info,
+enum queue_status queue_check_group_flow(const struct queue_info *info, struct slice topic,
                                          const struct group_settings *settings, const char **detail)
 {
     bool is_rate;
@@ -349,9 +361,9 @@ enum queue_status queue_check_group_flow(const struct queue_info *info,
         *detail = info->groups ? "max_jobs" : NULL;
         return QUEUE_UNSUPPORTED;
     }
-    /* With one_shard, only the store knows whether the topic has several shards. */
-    if (info->shards <= 1 || info->one_shard ||
-        can_share(&settings->limits, info->shards, &is_rate))
+    /* With one_shard, only the store knows whether the topic has several shards, unless the name decides. */
+    if (info->shards <= 1 || (info->one_shard && !info->one_shard_by_name) ||
+        name_is_one_shard(info, topic) || can_share(&settings->limits, info->shards, &is_rate))
         return QUEUE_OK;
     return bad_option(is_rate ? "rate" : "limit", detail);
 }
@@ -366,9 +378,10 @@ static enum queue_status check_flow(const struct queue_info *info, const struct 
                                     const char **detail)
 {
     if (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_PUT)
-        return queue_check_topic_flow(info, &command->topic.settings.flow, detail);
+        return queue_check_topic_flow(info, command->topic.topic, &command->topic.settings.flow,
+                                      detail);
     if (command->kind == COMMAND_GROUP && command->group.verb == QUEUE_GROUP_PUT)
-        return queue_check_group_flow(info, &command->group.settings, detail);
+        return queue_check_group_flow(info, command->group.topic, &command->group.settings, detail);
     return QUEUE_OK;
 }
 

@@ -43,12 +43,12 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
 enum queue_status queue_check_group(const struct queue_group_call *call, const char **detail);
 enum queue_status queue_check_groups(const struct queue_groups_call *call, const char **detail);
 
-/* Check valid settings against the store: return UNSUPPORTED with the name of the setting, or NULL if the store has no
- * groups at all; or BAD_OPTION for a limit or rate that is lower than the number of shards, each of which would need a
- * share of it. Pure. */
-enum queue_status queue_check_topic_flow(const struct queue_info *info,
+/* Check valid settings against the store: return UNSUPPORTED with the name of the setting, also if only the name of the
+ * topic does not allow it (flow_name_is_one_shard), or with NULL if the store has no groups at all; or BAD_OPTION for a
+ * limit or rate that is lower than the number of shards, each of which would need a share of it. Pure. */
+enum queue_status queue_check_topic_flow(const struct queue_info *info, struct slice topic,
                                          const struct topic_flow *flow, const char **detail);
-enum queue_status queue_check_group_flow(const struct queue_info *info,
+enum queue_status queue_check_group_flow(const struct queue_info *info, struct slice topic,
                                          const struct group_settings *settings,
                                          const char **detail);
 /* Returns whether a topic may have a dedup_window. That of the schedules may not: a schedule that was deleted could

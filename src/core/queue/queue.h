@@ -301,13 +301,17 @@ struct queue_topic_call {
 enum queue_group_verb {
     QUEUE_GROUP_GET = 1,
     QUEUE_GROUP_PUT, /* replaces all settings of the group; creates the topic if it does not exist */
-    QUEUE_GROUP_DELETE /* the group has the settings of its topic again, and no hold; NOT_FOUND only without the topic */
+    QUEUE_GROUP_DELETE, /* the group has the settings of its topic again, and no hold; NOT_FOUND only without the topic */
+    /* Between parts of a queue: holds the group, or with an empty name the topic, as an answer does (queue_answer.hold_ms). Creates the
+     * topic if it does not exist. */
+    QUEUE_GROUP_HOLD
 };
 
 struct queue_group_call {
     enum queue_group_verb verb;
     struct slice topic, group;      /* the group may be empty: the jobs without a group */
     struct group_settings settings; /* put */
+    int64_t hold_ms;                /* hold */
 };
 
 enum queue_groups_order {
@@ -475,6 +479,9 @@ struct queue_result { /* one per item of push, answer, change, find */
     uint32_t retry_s;       /* as in queue_check, with the two next fields */
     const char *detail;
     uint64_t limit;
+    /* Between parts of a queue: of an answer whose hold has begun, the group of its job, which may be empty, and above the topic. Else
+     * the topic of an answer is empty. */
+    struct slice group;
     /* Between parts of a queue: of a join or a lease the number of the batch; of a join, the depth of its waiting job and what a
      * dead member does, and as version the number of the join, or 0; of a push that joined, the version of the counts of its part. */
     uint64_t batch, version;
@@ -644,6 +651,9 @@ struct queue_info {
     bool soon; /* counts the jobs due soon without those due later: queue_forecast_call.soon */
     bool strict_groups, one_shard,
         group_max_jobs; /* the settings of the same names; each only with groups */
+    /* Of several shards: strict_groups and one_shard only for topics whose name is for them (flow_name_is_one_shard), and all jobs of these are in one
+     * shard, with or without the settings. */
+    bool one_shard_by_name;
     uint64_t finished_dropped[QUEUE_DROPS]; /* since the start; sums over the shards */
     bool healthy;   /* false: every call would be answered with QUEUE_UNAVAILABLE */
     bool accepting; /* false: pushes are rejected: no space, or the directory moved */

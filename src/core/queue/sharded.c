@@ -20,6 +20,8 @@ static void spread_items(struct sharded *sharded, const struct command *command,
 {
     if (sharded_has_members(command))
         sharded_push_members(sharded, command, reply_to);
+    else if (sharded_has_holds(command))
+        sharded_answers_with_holds(sharded, command, reply_to);
     else
         sharded_items(sharded, command, reply_to);
 }
@@ -444,6 +446,8 @@ static void spread_take(struct sharded *sharded, const struct command *command,
     if (take->id.len)
         sharded_send(sharded, sharded_part_of_job(sharded, take->topics[0], take->id), command,
                      reply_to);
+    else if (take->topic_count == 1 && sharded_is_one_by_name(sharded, take->topics[0]))
+        sharded_send(sharded, sharded_home_of(sharded, take->topics[0]), command, reply_to);
     else if (take->by_priority)
         spread_by_priority(sharded, command, reply_to);
     else
@@ -517,7 +521,9 @@ static void on_info(struct queue *queue, struct queue_info *out)
         if (i == 0) {
             *out = part;
             /* If jobs are always spread by their id, the order of a group would hold in each shard only. */
-            out->one_shard = out->strict_groups = sharded->options.place != NULL;
+            out->one_shard_by_name = sharded->options.one_by_name;
+            out->one_shard = out->strict_groups =
+                sharded->options.place != NULL || sharded->options.one_by_name;
             out->batches = part.batches && sharded->options.joins_batches;
             continue;
         }

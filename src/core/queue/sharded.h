@@ -62,6 +62,8 @@ struct sharded_options {
     /* From now on all jobs of the topic go to one part, or each to its own. Returns what it was. On only after place_begin. */
     bool (*place)(void *ctx, struct slice topic, bool is_one);
     void (*place_end)(void *ctx, struct slice topic, bool deletes);
+    /* Topics whose jobs are in one part by their name (flow_name_is_one_shard): part_of_job follows it. Only without place. */
+    bool one_by_name;
     /* Sends a reply that comes from no part (out of memory, a rejection), later, not inside this call. */
     void (*refuse)(void *ctx, enum queue_status status, struct queue_reply_to reply_to);
     /* Calls sharded_repeat a little later, not inside this call. Only with joins_batches. */

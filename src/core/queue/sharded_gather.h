@@ -30,6 +30,16 @@ void sharded_send(struct sharded *sharded, uint32_t part, const struct command *
 void sharded_refuse(struct sharded *sharded, enum queue_status status,
                     struct queue_reply_to reply_to);
 uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id);
+/* Returns the part for all jobs of a topic in one part. */
+static inline uint32_t sharded_home_of(const struct sharded *sharded, struct slice topic)
+{
+    return sharded_part_of_job(sharded, topic, (struct slice){.at = ""});
+}
+/* Returns whether the name of the topic keeps its jobs in one part. */
+static inline bool sharded_is_one_by_name(const struct sharded *sharded, struct slice topic)
+{
+    return sharded->options.one_by_name && flow_name_is_one_shard(topic);
+}
 
 /* ---- several ---- */
 
@@ -69,6 +79,14 @@ uint32_t sharded_part_of_item(const struct sharded *sharded, const struct comman
 /* Sends each item to its part and joins the results in the order of the items. */
 void sharded_items(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to);
+
+/* ---- sharded_hold.c ---- */
+
+/* Returns whether a call holds groups or topics. */
+bool sharded_has_holds(const struct command *command);
+/* Sends answers to their parts, then each hold that began to all other parts, and replies when these have it. */
+void sharded_answers_with_holds(struct sharded *sharded, const struct command *command,
+                                struct queue_reply_to reply_to);
 
 /* ---- sharded_batch.c ---- */
 

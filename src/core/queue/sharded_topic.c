@@ -272,8 +272,7 @@ static bool is_one_part(const struct queue_reply *shown)
 static void set_order(struct topic_call *topic)
 {
     uint32_t count = topic->sharded->part_count, at = 0;
-    uint32_t home =
-        sharded_part_of_job(topic->sharded, topic->command->topic.topic, (struct slice){.at = ""});
+    uint32_t home = sharded_home_of(topic->sharded, topic->command->topic.topic);
     bool is_one = settings_are_one(topic->command);
     if (!is_one)
         topic->order[at++] = home;
@@ -381,25 +380,34 @@ static bool is_reordered(const struct queue_reply *shown, const struct command *
            shown->topics[0].settings.flow.group_order != command->topic.settings.flow.group_order;
 }
 
+/* Reports a topic as created if the home created it: the other parts may have had it. */
+static void rest_reordered(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct topic_call *topic = owner;
+    struct queue_reply whole = *reply;
+    (void)tag;
+    if (whole.status == QUEUE_OK)
+        whole.status = topic->status;
+    topic_call_finish(topic, &whole);
+}
+
 static void home_reordered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
     (void)tag;
-    if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) {
+    topic->status = reply->status;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED)
         topic_call_finish(topic, reply);
-        return;
-    }
-    lead_topic(topic->sharded, topic->command, topic->reply_to);
-    topic_call_free(topic);
+    else
+        lead_topic(topic->sharded, topic->command,
+                   (struct queue_reply_to){.done = rest_reordered, .owner = topic});
 }
 
 /* Changes the order first in the home, which has all jobs: it rejects the change if it has any. */
 static void reorder_home(struct topic_call *topic)
 {
-    uint32_t home =
-        sharded_part_of_job(topic->sharded, topic->command->topic.topic, (struct slice){.at = ""});
-    sharded_send(topic->sharded, home, topic->command,
-                 (struct queue_reply_to){.done = home_reordered, .owner = topic});
+    sharded_send(topic->sharded, sharded_home_of(topic->sharded, topic->command->topic.topic),
+                 topic->command, (struct queue_reply_to){.done = home_reordered, .owner = topic});
 }
 
 static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -433,12 +441,16 @@ static void put_shown(void *owner, uint64_t tag, const struct queue_reply *reply
 static void put_topic(struct sharded *sharded, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    struct topic_call *topic =
-        sharded->options.place ? topic_call_new(sharded, command, reply_to) : NULL;
-    if (topic)
-        show_first(topic, put_shown);
-    else if (!sharded->options.place)
+    bool is_one = sharded_is_one_by_name(sharded, command->topic.topic);
+    if (!sharded->options.place && !is_one) {
         lead_topic(sharded, command, reply_to);
+        return;
+    }
+    struct topic_call *topic = topic_call_new(sharded, command, reply_to);
+    if (topic && is_one)
+        reorder_home(topic);
+    else if (topic)
+        show_first(topic, put_shown);
 }
 
 /* ---- delete: marked in the first part, carried out in the others, then in the first ---- */

@@ -15,9 +15,10 @@ enum { PAGE_GROUPS = 100 };
 
 /* Answers a call whose settings the store cannot have. */
 static void refuse_flow(struct http_exchange *exchange, enum queue_status status,
-                        const char *setting, uint32_t shards)
+                        const char *setting, const struct queue_info *info)
 {
     char text[300];
+    uint32_t shards = info->shards;
     if (status == QUEUE_BAD_OPTION) {
         http_answer_problem(exchange, PROBLEM_BAD_OPTION, shards,
                             "'%s' is lower than the number of shards, which is %u: each shard "
@@ -26,15 +27,21 @@ static void refuse_flow(struct http_exchange *exchange, enum queue_status status
                             strstr(setting, "rate") ? ", or the same rate per minute or hour" : "");
         return;
     }
+    bool is_for_some = info->one_shard_by_name && setting &&
+                       (!strcmp(setting, "one_shard") || !strcmp(setting, "group_order"));
     (void)snprintf(
         text, sizeof text,
-        "the server's store does not have %s%s%s; docs/flow.md lists what each store has",
+        "the server's store does not have %s%s%s%s; docs/flow.md lists what each store has",
         setting ? "the setting '" : "groups, limits and rates", setting ? setting : "",
-        setting ? "'" : "");
+        setting ? "'" : "",
+        is_for_some ? " for this topic, because Redis with several shards needs a topic whose name "
+                      "ends in .one or .fifo"
+                    : "");
     http_answer_refusal(exchange, QUEUE_UNSUPPORTED, text, (enum job_state)0);
 }
 
-bool api_flow_check(struct http_exchange *exchange, const struct topic_flow *flow)
+bool api_flow_check(struct http_exchange *exchange, struct slice topic,
+                    const struct topic_flow *flow)
 {
     struct queue_info info = {0};
     const char *setting = topic_flow_fault(flow);
@@ -44,13 +51,14 @@ bool api_flow_check(struct http_exchange *exchange, const struct topic_flow *flo
         return false;
     }
     queue_info(exchange->front->queue, &info);
-    enum queue_status status = queue_check_topic_flow(&info, flow, &setting);
+    enum queue_status status = queue_check_topic_flow(&info, topic, flow, &setting);
     if (status)
-        refuse_flow(exchange, status, setting, info.shards);
+        refuse_flow(exchange, status, setting, &info);
     return status == QUEUE_OK;
 }
 
-static bool check_group(struct http_exchange *exchange, const struct group_settings *settings)
+static bool check_group(struct http_exchange *exchange, struct slice topic,
+                        const struct group_settings *settings)
 {
     struct queue_info info = {0};
     const char *setting = group_settings_fault(settings);
@@ -60,9 +68,9 @@ static bool check_group(struct http_exchange *exchange, const struct group_setti
         return false;
     }
     queue_info(exchange->front->queue, &info);
-    enum queue_status status = queue_check_group_flow(&info, settings, &setting);
+    enum queue_status status = queue_check_group_flow(&info, topic, settings, &setting);
     if (status)
-        refuse_flow(exchange, status, setting, info.shards);
+        refuse_flow(exchange, status, setting, &info);
     return status == QUEUE_OK;
 }
 
@@ -252,7 +260,7 @@ static void put_group(struct http_call *call)
                                       .max_jobs = (uint64_t)fields->max_jobs,
                                       .paused = fields->paused,
                                       .paused_until_ms = fields->paused_until_ms};
-    if (!check_group(call->exchange, &settings))
+    if (!check_group(call->exchange, call->topic, &settings))
         return;
     http_gate_keep(call->exchange, call->caller);
     send_put(call->exchange, call->topic, call->id, &settings);

@@ -534,7 +534,7 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
         return;
     if (settings->keep_finished_ms && !http_keeps_finished(exchange))
         return;
-    if (topic_flow_is_set(&settings->flow) && !api_flow_check(exchange, &settings->flow))
+    if (topic_flow_is_set(&settings->flow) && !api_flow_check(exchange, topic, &settings->flow))
         return;
     if (settings->dedup_window_ms && !queue_topic_may_remember(topic)) {
         http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,

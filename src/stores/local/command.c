@@ -141,6 +141,7 @@ static int run_answer(struct shard *shard, const struct command *command,
     size_t bytes = 0, text = 0, used = 0;
     for (size_t i = 0; i < command->count; i++) {
         bytes += answer_room(shard, &command->answers[i]);
+        text += command->answers[i].hold_ms ? JOB_TOPIC_BYTES_MAX + JOB_GROUP_BYTES_MAX : 0;
         if (command->answers[i].verb != QUEUE_AGAIN)
             continue;
         need = WAL_FOR_PUSH;
@@ -169,6 +170,10 @@ static int run_answer(struct shard *shard, const struct command *command,
             run_again(shard, &lease, answer->again, now, completion, &used, result);
         else
             engine_answer(shard->engine, &lease, answer, now, result);
+        if (result->topic.len) { /* a hold has begun */
+            result->topic = completion_text(completion, &used, result->topic);
+            result->group = completion_text(completion, &used, result->group);
+        }
     }
     completion_when_durable(shard, completion);
     return 0;
@@ -573,6 +578,9 @@ static enum queue_status change_group(struct shard *shard, const struct queue_gr
     int64_t skew_ms = shard_now(shard).skew_ms;
     if (call->verb == QUEUE_GROUP_DELETE)
         return engine_group_delete(shard->engine, call->topic, call->group);
+    if (call->verb == QUEUE_GROUP_HOLD)
+        return engine_group_hold(shard->engine, call->topic, call->group, call->hold_ms,
+                                 shard_now(shard));
     if (settings.paused_until_ms)
         settings.paused_until_ms =
             settings.paused_until_ms > skew_ms ? settings.paused_until_ms - skew_ms : 1;

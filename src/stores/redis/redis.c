@@ -58,10 +58,13 @@ const char *redis_store_name(const struct redis *redis)
 
 /* ---- the shard of a job ---- */
 
-/* Uses the high half of the hash, like the embedded store. */
+/* Uses the high half of the hash, like the embedded store. All servers must find the same shard without a call, so the name of a topic decides
+ * whether all its jobs are in one. */
 static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
     const struct redis_set *set = ctx;
+    if (flow_name_is_one_shard(topic))
+        id = (struct slice){.at = ""};
     struct hash128 key = hash_pair(topic, id, HASH_SEED);
     return (uint32_t)(((key.high >> 32) * set->generation.shards) >> 32);
 }
@@ -365,6 +368,7 @@ static struct sharded *make_sharded(struct redis_set *set)
         .part_of_lease = part_of_lease,
         .refuse = refuse_in,
         .skew_ms = skew_in,
+        .one_by_name = true,
         .joins_batches = true,
         .joins_expire = true,
         .repeat = repeat_in,

@@ -234,9 +234,12 @@ static bool keeps_order(struct reshard *reshard, const struct queue_topic *topic
     bool is_strict = topic->settings.flow.group_order == FLOW_STRICT;
     if (!flow_is_one_shard(&topic->settings.flow) || reshard->step != COPY_FIRST)
         return true;
-    if (reshard->target.shards > 1)
-        FAIL(reshard, -EBUSY, "the topic '%.*s' has %s, which needs one shard; nothing was changed",
-             bytes, name, is_strict ? "group_order=strict" : "one_shard=true");
+    if (reshard->target.shards > 1 && !flow_name_is_one_shard(topic->name))
+        FAIL(
+            reshard, -EBUSY,
+            "the topic '%.*s' has %s, so it needs one shard, or a name that ends in .one or .fifo; "
+            "nothing was changed",
+            bytes, name, is_strict ? "group_order=strict" : "one_shard=true");
     else if (is_strict && !topic->paused)
         FAIL(reshard, -EBUSY,
              "the topic '%.*s' has group_order=strict, and its order would not hold while its jobs "

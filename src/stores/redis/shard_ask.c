@@ -855,7 +855,10 @@ static bool group_begin(struct redis_shard *shard, const struct queue_group_call
     redis_command_arg(args, inquiry->topic);
     redis_command_arg(args, inquiry->id);
     redis_command_number(args, shard->options.topics_max);
-    redis_pack_group(args, &group->settings);
+    if (group->verb == QUEUE_GROUP_HOLD)
+        redis_command_number(args, group->hold_ms);
+    else
+        redis_pack_group(args, &group->settings);
     redis_command_number(args, QUEUE_TOO_MANY_GROUPS);
     redis_command_number(args, QUEUE_NOT_EMPTY);
     return inquiry_begin(inquiry, changes ? 7 : 8);

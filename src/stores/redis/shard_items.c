@@ -248,6 +248,17 @@ static enum queue_status change_add(struct redis_shard *shard, const struct queu
 
 /* ---- answer ---- */
 
+/* Takes "byte 1, group, NUL" off a name, which an answer has whose hold began. Returns whether it was there. */
+static bool take_held(struct slice *name, struct slice *group)
+{
+    const char *nul = name->len && *name->at == 1 ? memchr(name->at, 0, name->len) : NULL;
+    if (!nul)
+        return false;
+    *group = slice_make(name->at + 1, (size_t)(nul - name->at) - 1);
+    *name = slice_make(nul + 1, name->len - group->len - 2);
+    return true;
+}
+
 /* Splits "topic NUL id", with the id as stored. Returns false if the name is empty, because the
  * lease was invalid. */
 static bool split_name(struct slice name, struct slice *topic, struct slice *stored)
@@ -260,12 +271,26 @@ static bool split_name(struct slice name, struct slice *topic, struct slice *sto
     return true;
 }
 
+enum { ANSWER_TEXT_BYTES = JOB_ID_BYTES_MAX + JOB_TOPIC_BYTES_MAX + JOB_GROUP_BYTES_MAX };
+
+/* Keeps copies of the topic and the group that the other shards must hold too. */
+static void keep_held(struct request *request, uint32_t index, struct slice topic,
+                      struct slice group)
+{
+    size_t at = (size_t)index * ANSWER_TEXT_BYTES + JOB_ID_BYTES_MAX;
+    if (request->shard->options.generation.shards == 1 || topic.len > JOB_TOPIC_BYTES_MAX ||
+        group.len > JOB_GROUP_BYTES_MAX)
+        return;
+    request->results[index].topic = request_text(request, &at, topic);
+    request->results[index].group = request_text(request, &at, group);
+}
+
 /* Keeps a copy of the id, which outlives the reply: other items of the request may still be in
  * progress. */
 static void keep_id(struct request *request, uint32_t index, struct slice stored)
 {
     char room[REDIS_ID_ROOM_BYTES];
-    size_t at = (size_t)index * JOB_ID_BYTES_MAX;
+    size_t at = (size_t)index * ANSWER_TEXT_BYTES;
     struct slice id;
     if (redis_id_show(stored, room, &id) && id.len <= JOB_ID_BYTES_MAX)
         request->results[index].id = request_text(request, &at, id);
@@ -278,12 +303,15 @@ static bool answer_item_done(struct redis_batch *batch, size_t i,
     uint32_t index = batch->items[i].index;
     request->has_mail |= answer->head->has_mail;
     struct queue_result *result = &request->results[index];
-    struct slice name, topic, stored;
+    struct slice name, topic, stored, group;
     bool is_held = redis_result_is_held(*answer->rest);
     bool good = redis_unpack_answered(answer->rest, answer->head->adjust_ms, result) &&
                 redis_element(answer->reply, answer->at + i, &name);
+    bool holds = good && take_held(&name, &group);
     if (good && split_name(name, &topic, &stored)) {
         keep_id(request, index, stored);
+        if (holds)
+            keep_held(request, index, topic, group);
         if (result->state == JOB_READY && !is_held)
             redis_notification_ready(batch->shard, topic);
     }
@@ -338,7 +366,7 @@ static size_t text_bytes_of(const struct command *command)
 {
     size_t bytes = 0;
     if (command->kind == COMMAND_ANSWER)
-        return command->count * JOB_ID_BYTES_MAX;
+        return command->count * ANSWER_TEXT_BYTES;
     for (size_t i = 0; i < command->count; i++) {
         struct queue_find name = command_item_name(command, i);
         bytes += name.topic.len + name.id.len;

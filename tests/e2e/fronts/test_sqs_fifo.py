@@ -17,6 +17,10 @@ def redis_flags(request):
     return ["--store", request.getfixturevalue("start_redis")(aof="everysec").url, "--listen", "127.0.0.1:0"]
 
 
+def shards_flags(request):
+    return [*redis_flags(request), "--shards", "3"]
+
+
 def postgres_flags(request):
     return ["--store", request.getfixturevalue("start_postgres")().url, "--migrate"]
 
@@ -25,11 +29,11 @@ def mariadb_flags(request):
     return ["--store", request.getfixturevalue("start_mariadb")().url, "--migrate"]
 
 
-STORES = {"embedded": lambda request: FLAGS, "redis": redis_flags, "postgres": postgres_flags, "mariadb": mariadb_flags}
+STORES = {"embedded": lambda request: FLAGS, "redis": redis_flags, "redis-3": shards_flags, "postgres": postgres_flags, "mariadb": mariadb_flags}
 THOROUGH = pytest.mark.thorough("starts a database for each test")
 
 
-@pytest.fixture(params=["embedded", "redis", *(pytest.param(name, marks=THOROUGH) for name in ("postgres", "mariadb"))])
+@pytest.fixture(params=["embedded", "redis", "redis-3", *(pytest.param(name, marks=THOROUGH) for name in ("postgres", "mariadb"))])
 def start(request, start_server):
     """start(): a server with the calls of SQS, and an SDK."""
     def start(*flags, **options):

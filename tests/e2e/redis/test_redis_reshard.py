@@ -61,7 +61,7 @@ def test_a_topic_of_one_shard_stays_on_one_shard(redis_server, start_server):
     client = start_server("--store", store, "--shards", "1").client()
     client.good("PUT", "/v1/topics/ledger?one_shard=true")
     assert client.topic("ledger")["settings"]["one_shard"] is True
-    assert "'ledger' has one_shard=true, which needs one shard; nothing was changed" in reshard(store, 3, code=1)
+    assert "'ledger' has one_shard=true, so it needs one shard, or a name that ends in .one or .fifo; nothing was changed" in reshard(store, 3, code=1)
 
 
 def test_several_shards_lack_settings_of_one_shard(redis_server, start_server):
@@ -69,7 +69,7 @@ def test_several_shards_lack_settings_of_one_shard(redis_server, start_server):
     client = server.client()
     for setting in ("one_shard=true", "group_order=strict"):
         reply = client.call("PUT", f"/v1/topics/whole?{setting}")
-        assert (reply.status, reply.json()["code"]) == (501, "unsupported") and f"'{setting.split('=')[0]}'" in reply.json()["detail"]
+        assert (reply.status, reply.json()["code"]) == (501, "unsupported") and f"'{setting.split('=')[0]}'" in reply.json()["detail"] and "ends in .one or .fifo" in reply.json()["detail"]
     line = json.dumps({"topic": "moved", "settings": {"max_attempts": 5, "limit": 7, "one_shard": True}, "paused": False}).encode()
     whole = server.cli("import", "--all-settings", input=line)
     assert whole.returncode == 1 and b"line 1 refused" in whole.stderr and client.call("GET", "/v1/topics/moved").status == 404
@@ -79,12 +79,61 @@ def test_several_shards_lack_settings_of_one_shard(redis_server, start_server):
     assert (shown["max_attempts"], shown["limit"], shown.get("one_shard")) == (5, 7, None)
 
 
+def drained(client, topic):
+    """Takes and acks one job after the other. Returns the ids in the order of their delivery."""
+    order = []
+    while taken := client.take(topic, max=1):
+        order.append(taken[0]["id"])
+        client.ack(taken[0]["lease"])
+    return order
+
+
+def test_the_name_of_a_topic_keeps_it_in_one_of_several_shards(redis_server, start_server):
+    store = url_of(redis_server, "named")
+    clients = [start_server("--store", store, "--shards", "3").client() for _ in range(2)]
+    one, other = clients
+    one.good("PUT", "/v1/topics/calls.one?one_shard=true&limit=2&group_limit=1&max_jobs=30")
+    for n in range(30):
+        clients[n % 2].push("calls.one", f"job-{n}", group=f"g{n % 3}")
+    assert refused_push(other, "calls.one", "job-30") == "topic_full"  # not each shard's share
+    taken = [job for client in clients for job in client.take("calls.one", max=10)]
+    assert len(taken) == 2 and len({job["group"] for job in taken}) == 2  # a shard's share would be 1 of each limit
+    assert other.topic("calls.one")["counts"]["leased"] == 2 and one.call("PUT", "/v1/topics/calls.one?limit=1").status == 200
+    one.ack(taken[0]["lease"])
+    assert other.take("calls.one", max=10) == []
+    other.ack(taken[1]["lease"])
+    assert len(other.take("calls.one", max=10)) == 1
+    moved = one.call("PUT", "/v1/topics/calls.one?group_order=strict")
+    assert (moved.status, moved.json()["code"]) == (409, "not_empty") and other.topic("calls.one")["settings"]["limit"] == 1
+
+
+def refused_push(client, topic, name):
+    return client.call("PUT", f"/v1/topics/{topic}/jobs/{name}", b"x").json()["code"]
+
+
+def test_a_strict_topic_keeps_its_order_over_several_shards_and_a_change_of_their_number(redis_server, start_server):
+    store = url_of(redis_server, "ordered")
+    clients = [start_server("--store", store, "--shards", "3").client() for _ in range(2)]
+    clients[0].good("PUT", "/v1/topics/ledger.one?group_order=strict")
+    wanted = [f"job-{n}" for n in range(40)]
+    for n, name in enumerate(wanted):
+        clients[n % 2].push("ledger.one", name, group="a")
+    [first] = clients[1].take("ledger.one", max=9)
+    assert first["id"] == "job-0" and clients[0].take("ledger.one", max=9) == []
+    clients[0].ack(first["lease"])
+    assert "pause it until this is done" in reshard(store, 2, code=1)
+    clients[1].call("POST", "/v1/topics/ledger.one/pause")
+    reshard(store, 2)
+    clients[1].call("POST", "/v1/topics/ledger.one/resume")
+    assert drained(clients[0], "ledger.one") == wanted[1:]
+
+
 def test_a_strict_topic_stays_on_one_shard(redis_server, start_server):
     store = url_of(redis_server, "strict")
     client = start_server("--store", store, "--shards", "1").client()
     client.call("PUT", "/v1/topics/ledger", json.dumps({"group_order": "strict"}).encode())
     client.push("ledger", "1", group="a")
-    assert "'ledger' has group_order=strict, which needs one shard; nothing was changed" in reshard(store, 3, code=1)
+    assert "'ledger' has group_order=strict, so it needs one shard, or a name that ends in .one or .fifo; nothing was changed" in reshard(store, 3, code=1)
     client.push("ledger", "2", group="a")
     [taken] = client.take("ledger", max=2)
     assert taken["id"] == "1"

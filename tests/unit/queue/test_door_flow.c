@@ -180,6 +180,34 @@ CLAIM_BETWEEN(a_limit_below_the_number_of_shards_is_rejected, with_groups, NULL)
     assert_int_equal(put_flow((struct topic_flow){.topic.limit = 1}), QUEUE_BAD_OPTION);
 }
 
+static enum queue_status put_flow_of(const char *topic, struct topic_flow flow)
+{
+    return submit((struct command){
+        .kind = COMMAND_TOPIC,
+        .topic = {.verb = QUEUE_TOPIC_PUT, .topic = slice_of(topic), .settings = {.flow = flow}}});
+}
+
+CLAIM_BETWEEN(a_name_may_decide_about_one_shard, with_groups, NULL)
+{
+    static const struct topic_flow one = {.one_shard = true}, strict = {.group_order = FLOW_STRICT};
+    store.shards = 4;
+    store.one_shard = store.strict_groups = store.one_shard_by_name = true;
+    assert_int_equal(put_flow_of("calls", one), QUEUE_UNSUPPORTED);
+    assert_int_equal(put_flow_of("calls", strict), QUEUE_UNSUPPORTED);
+    assert_int_equal(put_flow_of("calls.one", one), QUEUE_OK);
+    assert_int_equal(put_flow_of("calls.fifo", strict), QUEUE_OK);
+    assert_int_equal(put_flow_of("calls.one", (struct topic_flow){.topic.limit = 1}), QUEUE_OK);
+    assert_int_equal(put_flow_of("calls", (struct topic_flow){.topic.limit = 3}), QUEUE_BAD_OPTION);
+    assert_int_equal(put_group((struct group_settings){.limits.limit = 3}), QUEUE_BAD_OPTION);
+    store.shards = 1;
+    assert_int_equal(put_flow_of("calls", one), QUEUE_OK);
+    assert_true(flow_name_is_one_shard(slice_of("a.fifo")));
+    assert_false(flow_name_is_one_shard(slice_of(".one")));
+    assert_false(flow_name_is_one_shard(slice_of("someone")));
+    assert_false(flow_name_is_one_shard(slice_of("a.ones")));
+    assert_false(flow_name_is_one_shard((struct slice){0}));
+}
+
 CLAIM_BETWEEN(a_list_of_groups_has_an_order_a_limit_and_a_cursor, with_groups, NULL)
 {
     assert_int_equal(list(QUEUE_GROUPS_HELD, 1000, "0=shop-7"), QUEUE_OK);

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- The settings of a group: reads, sets and removes them. Settings are as stored (flow.lua).
+-- The settings of a group: reads, sets and removes them. Settings are as stored (flow.lua). Or holds the group, or without a name the topic, for `settings` milliseconds.
 local ticket, verb, name, group, topics_max, settings = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local GET, PUT, SETTINGS_MAX, TOO_MANY_GROUPS, NOT_EMPTY = 1, 2, 10000, tonumber(ARGV[7]), tonumber(ARGV[8])
+local GET, PUT, HOLD, SETTINGS_MAX, TOO_MANY_GROUPS, NOT_EMPTY = 1, 2, 4, 10000, tonumber(ARGV[7]), tonumber(ARGV[8])
 begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
@@ -9,7 +9,7 @@ if kept then return repeated(kept) end
 if verb ~= GET then wants_aware(ticket) end
 
 local t = topic_find(name)
-if not t and verb == PUT and sealed < SEALED then
+if not t and (verb == PUT or verb == HOLD) and sealed < SEALED then
     t = topic_make(name, topics_max)
     if not t then return changed(ticket, pack('>B', TOO_MANY_TOPICS)) end
 end
@@ -19,6 +19,10 @@ local NO_GROUP = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 if verb == GET then
     if not t.flow then return shown(pack('>B', OK), {NO_GROUP}) end
     return shown(pack('>B', OK), {flow.shown(t, flow.group(t, group))})
+end
+if verb == HOLD then
+    flow.hold(t, group, tonumber(settings))
+    return changed(ticket, pack('>B', OK), {NO_GROUP})
 end
 if verb == PUT and call('HLEN', t.group_settings) >= SETTINGS_MAX and call('HEXISTS', t.group_settings, group) == 0 then
     return changed(ticket, pack('>B', TOO_MANY_GROUPS))

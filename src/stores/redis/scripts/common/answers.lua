@@ -276,7 +276,8 @@ local function hold_of(verb, word)
     return verb - HELD, unpack_from('>I6', word, #word - 5), sub(word, 1, -7)
 end
 
--- Returns the answer, and topic NUL id of its job ('': the lease is of no job). `record`, `try`: of a job that is pushed again, if they were read before.
+-- Returns the answer, and topic NUL id of its job ('': the lease is of no job). If a hold began, byte 1, the group and NUL are in front. `record`, `try`: of
+-- a job that is pushed again, if they were read before.
 local function answer(verb, delivery, place, ms, error, word, record, try)
     local name, id, group = flow.split(place)
     local t, hold_ms = topic_find(name), nil
@@ -288,7 +289,8 @@ local function answer(verb, delivery, place, ms, error, word, record, try)
     if is_lost then return ENDED, '' end
     if hold_ms > 0 then flow.hold(t, group, hold_ms) end
     if t.flow then result = flow.mark(result) end -- the topics that became ready are in the answer of the step
-    return result, name .. '\0' .. id
+    local named = name .. '\0' .. id
+    return result, hold_ms > 0 and '\1' .. group .. '\0' .. named or named
 end
 
 -- Returns true if a lease may have ended that no server has handled yet: only then the script looks for it.

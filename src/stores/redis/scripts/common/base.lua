@@ -175,6 +175,7 @@ local function keys_make(name)
     if topics_cached >= LAYOUT.TOPICS_CACHED_MAX then shards_topics, topics_cached, shard_topics = {}, 0, {} end
     shards_topics[CORE], topics_cached = shard_topics, topics_cached + 1
     local keys = {__index = {
+        is_in_one_shard = sub(name, -4) == '.one' and #name > 4 or sub(name, -5) == '.fifo' and #name > 5, -- as in job/flow.h
         cache = {}, -- the figures of the topic after a call, and the text that they are in Redis (topics.lua)
         key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
         history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',

@@ -57,7 +57,7 @@ end
 local function rules_of(t)
     if t.rules then return t.rules, t.group_rules end
     local s = settings_of(t).flow or NO_FLOW
-    local shards = core_more().shards
+    local shards = topic_rules.shards_of(t)
     if s.shards ~= shards then
         s.rules, s.group_rules = rules_make(s.limit, s.count, s.unit, s.burst, shards), rules_make(s.group_limit, s.group_count, s.group_unit, s.group_burst, shards)
         s.shards = shards
@@ -77,7 +77,7 @@ local function rules_of_group(t, g)
     local count, unit, burst = s.group_count, s.group_unit, s.group_burst
     if o.count > 0 then count, unit, burst = o.count, o.unit, 0 end
     if o.burst > 0 then burst = o.burst end
-    g.rules = rules_make(o.limit > 0 and o.limit or s.group_limit, count, unit, burst, core_more().shards)
+    g.rules = rules_make(o.limit > 0 and o.limit or s.group_limit, count, unit, burst, topic_rules.shards_of(t))
     return g.rules
 end
 
@@ -502,7 +502,7 @@ function flow.room_of(t, name)
     if most == 0 then most = (settings_of(t).flow or NO_FLOW).group_jobs end
     if most == 0 then return nil end
     if t.delayed_steps then delayed_settle(t) end
-    return share_of(most, core_more().shards) - tonumber(call('HGET', t.waits, name) or 0) - g.ready - g.in_flight
+    return share_of(most, topic_rules.shards_of(t)) - tonumber(call('HGET', t.waits, name) or 0) - g.ready - g.in_flight
 end
 
 -- The lease of a job ended, in whatever way.

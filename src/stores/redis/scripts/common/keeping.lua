@@ -65,7 +65,7 @@ end
 
 -- Returns the most jobs and bytes of this shard: its share of the topic's limits, rounded up.
 local function limits_of(t)
-    local s, shards = settings_of(t), core_more().shards
+    local s, shards = settings_of(t), topic_rules.shards_of(t)
     local most, bytes = s.keep_jobs > 0 and s.keep_jobs or JOBS_MAX, s.keep_bytes > 0 and s.keep_bytes or BYTES_MAX
     return floor((most + shards - 1) / shards), floor((bytes + shards - 1) / shards)
 end

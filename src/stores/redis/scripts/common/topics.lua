@@ -216,11 +216,16 @@ function topic_rules.settings_put(t, packed)
     if t.flow or settings_of(t).flow then flow.settings_changed(t) end
 end
 
+-- Returns the number of shards that share the limits of a topic.
+function topic_rules.shards_of(t)
+    return t.is_in_one_shard and 1 or core_more().shards
+end
+
 -- Returns how many new jobs may come: the shard's share of the topic's max_jobs, rounded up, minus the present jobs. nil: any number.
 function topic_rules.room_of(t)
     local most = settings_of(t).max_jobs
     if most == 0 then return nil end
-    local f, shards = t.f, core_more().shards
+    local f, shards = t.f, topic_rules.shards_of(t)
     return floor((most + shards - 1) / shards) - f[AT.delayed] - f[AT.retrying] - f[AT.ready] - f[AT.leased] - f[AT.dead]
 end
 
