@@ -51,7 +51,7 @@ export function backfill({ name }) {
     });
 }
 
-/** Deletes a schedule; its jobs stay. @param {any} schedule */
+/** Deletes a schedule; its jobs that are due stay. @param {any} schedule */
 export function remove({ name, spec }) {
     return formDialog({
         title: t("delete.title", { topic: name }), action: t("schedule.delete"), isDanger: true,

@@ -771,7 +771,7 @@ const WORDS = {
     "schedule.pausedBySpec": ["Its specification pauses it: edit the schedule", "由配置暂停：请编辑计划"],
     "schedule.pauseWhat": ["Fires of a paused schedule are skipped and not caught up.", "暂停期间的触发会被跳过，之后不补。"],
     "schedule.delete": ["Delete the schedule", "删除计划"],
-    "schedule.deleteWhat": ["The schedule is deleted with its history. Its jobs stay:", "计划及其记录将被删除，作业保留："],
+    "schedule.deleteWhat": ["The schedule is deleted with its history. Its jobs that are due stay:", "计划及其记录将被删除，已到期的作业保留："],
     "schedule.deleted": ["{name} deleted", "{name} 已删除"],
     "schedule.nameHelp": ["1 to 100 printable ASCII characters without blanks and @", "1 至 100 个可打印 ASCII 字符，不含空格和 @"],
     "schedule.cronHelp": ["minute hour day month weekday, such as 0 9 * * MON-FRI. One expression per line; any of them fires", "分 时 日 月 星期，例如 0 9 * * MON-FRI。每行一个表达式，任一匹配即触发"],

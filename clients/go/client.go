@@ -388,7 +388,7 @@ func (c *Client) Schedule(ctx context.Context, name string, schedule Schedule) (
 	return answer, err
 }
 
-// Unschedule deletes a schedule; its jobs stay. It returns false if the schedule does not exist.
+// Unschedule deletes a schedule; its jobs that are due stay. It returns false if the schedule does not exist.
 func (c *Client) Unschedule(ctx context.Context, name string) (bool, error) {
 	r := request{method: "DELETE", path: schedulePath(name)}
 	err := c.transport.call(ctx, &r, nil)

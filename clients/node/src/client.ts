@@ -434,7 +434,7 @@ export class Client {
     return { result: String(answer["result"]) as PushResult, next: dateOf(answer["next"]) };
   }
 
-  /** Deletes a schedule; its jobs stay. Returns false if there is no such schedule. */
+  /** Deletes a schedule; its jobs that are due stay. Returns false if there is no such schedule. */
   async unschedule(name: string, options: CallOptions = {}): Promise<boolean> {
     let mayBeDone = false;
     try {

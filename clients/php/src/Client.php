@@ -568,7 +568,7 @@ final class Client
     }
 
     /**
-     * Deletes a schedule; its jobs stay. False: there is no such schedule.
+     * Deletes a schedule; its jobs that are due stay. False: there is no such schedule.
      *
      * @throws TarryError
      */

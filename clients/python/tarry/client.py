@@ -332,7 +332,7 @@ class Client:
         return Scheduled(result=str(answer.get("result")), next=time_of(answer.get("next")))
 
     def unschedule(self, name: str) -> bool:
-        """Deletes a schedule; its jobs stay. False: there is no such schedule."""
+        """Deletes a schedule; its jobs that are due stay. False: there is no such schedule."""
         tries: Tries = []
         try:
             self.transport.call("DELETE", _schedule_path(name), tries=tries)

@@ -314,7 +314,7 @@ impl Client {
         Ok(Scheduled { result: result_of(&answer).into(), next: answer.get("next").and_then(Value::as_str).and_then(time_of) })
     }
 
-    /// Deletes a schedule; its jobs stay. Returns false if it does not exist.
+    /// Deletes a schedule; its jobs that are due stay. Returns false if it does not exist.
     pub fn unschedule(&self, name: &str) -> Result<bool, Error> {
         let mut call = Call::new("DELETE", schedule_path(name));
         match self.transport.call(&mut call) {

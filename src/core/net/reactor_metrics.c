@@ -109,7 +109,7 @@ const struct metric reactor_metrics[] = {
         {.name = "tarry_loop_slow_iterations_total",
          .type = PROMETHEUS_COUNTER,
          .labels = {"reactor", "activity"},
-         .help = "Iterations of an event loop that used at least 0.002 of processor time, by the "
+         .help = "Iterations of an event loop that used at least 0.002 s of processor time, by the "
                  "activity that took the longest.",
          .meaning =
              "The activity that delays the other clients: the path of a call of HTTP or gRPC, an "

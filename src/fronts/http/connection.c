@@ -19,7 +19,7 @@ enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 2, /* per loop iteration, so that established connections do not wait longer */
-    HANDSHAKE_US = 250, /* a step that takes longer is the only one of its iteration */
+    HANDSHAKE_US = 250, /* after a step that took longer, an iteration has only one */
     ITERATION_READ_BYTES = 128 * 1024, /* of a connection in an iteration: one read */
     LATE_READ_BYTES = 16 * 1024,       /* the same, in an iteration that is late */
     CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */

@@ -162,7 +162,7 @@ module Tarry
       Scheduled.new(result: answer["result"], next: Format.time_of(answer["next"]))
     end
 
-    # Deletes a schedule; its jobs stay. False: it does not exist.
+    # Deletes a schedule; its jobs that are due stay. False: it does not exist.
     def unschedule(name)
       delete(schedule_path(name))
     end

@@ -505,7 +505,7 @@ public final class Client implements AutoCloseable {
         return Transport.await(transport.call(request, answer -> new Scheduled(answer.json())));
     }
 
-    /** Deletes a schedule; its jobs stay. Returns false if there is no such schedule. */
+    /** Deletes a schedule; its jobs that are due stay. Returns false if there is no such schedule. */
     public boolean unschedule(String name) {
         Transport.Request request = request("DELETE", "/v1/schedules/" + Api.quote(name));
         request.mayBeMissing = true;
