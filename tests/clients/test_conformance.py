@@ -42,19 +42,21 @@ def test_plays(client, scenario):
     assert fault is None, fault
 
 
-def judged(kills_s=(), away_ms=0, leases_ms=(), **began_s):
+def judged(kills_s=(), away_ms=0, leases_ms=(), attempts=(1, 1, 1), **began_s):
     """A play in which these jobs began at these times, without a server."""
     play = run.Play.__new__(run.Play)
-    events = [{"event": "began", "id": one, "at_s": at} for one, times in began_s.items() for at in times]
+    events = [{"event": "began", "id": one, "at_s": at, "attempt": attempt} for one, times in began_s.items() for at, attempt in zip(times, attempts)]
     play.adapter, play.kills_s, play.notes = types.SimpleNamespace(events=events), list(kills_s), []
     play.away_ms, play.leases_ms = away_ms, list(leases_ms)
     return play
 
 
 def test_a_job_may_repeat_only_if_it_was_taken_during_a_kill():
-    play = judged(kills_s=[2.0, 5.0], beside=(2.01, 4.1), between=(3.0, 4.1), thrice=(2.01, 3.0, 4.1), both=(1.9, 4.99, 6.0))
+    play = judged(kills_s=[2.0, 5.0], beside=(2.01, 4.1), between=(4.1, 4.2), thrice=(2.01, 3.0, 4.1), both=(1.9, 4.99, 6.0))
     assert [play._was_forgotten(*one) for one in (("beside", 2), ("between", 2), ("thrice", 3), ("both", 3), ("beside", 3))] == [True, False, False, True, False]
     assert play.notes == ["'beside', taken as the server was killed, came again", "'both', taken as the server was killed, came again"]
+    assert not judged(kills_s=[2.0], late=(1.0, 4.1))._was_forgotten("late", 2), "the kill came long after the take"
+    assert not judged(kills_s=[2.0], attempts=(1, 2), again=(2.01, 4.1))._was_forgotten("again", 2), "the first attempt was not forgotten"
 
 
 def test_a_run_is_void_if_the_server_was_away_longer_than_a_lease_and_the_grace():

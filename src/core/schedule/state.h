@@ -37,10 +37,11 @@ struct state {
     int64_t retry_ms;        /* wait after a refused push; 0: the last push was not refused */
     int64_t refused_ms;      /* nominal time of that fire */
     int64_t ended_ms;        /* nominal time of the first fire after the end; 0: not ended */
-    int64_t since_ms;        /* when the schedule was created, or a change last cancelled fires */
-    int64_t paced_ms;        /* time of the last fire that was caught up one per second */
-    int64_t zone_digest;     /* of the file of the zone that the next fire was found with; 0: UTC */
-    int64_t tzdata;          /* its version (cadence/zones.h); 0: not known */
+    int64_t
+        since_ms; /* a number of its own since it was created, or a change last cancelled fires: the time */
+    int64_t paced_ms;    /* time of the last fire that was caught up one per second */
+    int64_t zone_digest; /* of the file of the zone that the next fire was found with; 0: UTC */
+    int64_t tzdata;      /* its version (cadence/zones.h); 0: not known */
 };
 
 const char *skip_reason_name(enum skip_reason reason);

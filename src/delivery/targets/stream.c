@@ -1,6 +1,7 @@
 #include "targets/stream.h"
 
 #include "base/buffer.h"
+#include "net/activity.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -334,6 +335,7 @@ static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room)
 static void on_read(uv_stream_t *tcp, ssize_t count, const uv_buf_t *bytes)
 {
     struct stream *stream = tcp->data;
+    activity_begin("deliveries");
     if (stream->is_freed || stream->has_ended)
         return;
     if (count == UV_EOF)

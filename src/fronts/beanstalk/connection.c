@@ -1,5 +1,7 @@
 #include "beanstalk/connection.h"
 
+#include "net/activity.h"
+
 #include <stdlib.h>
 
 enum {
@@ -142,6 +144,7 @@ void beanstalk_connection_want(struct beanstalk_connection *connection, size_t b
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
     struct beanstalk_connection *connection = stream->data;
+    activity_begin("commands of beanstalk");
     if (count == 0)
         return;
     if (count > 0) {

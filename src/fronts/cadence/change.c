@@ -25,6 +25,7 @@ struct change {
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
     int64_t held_due_ms, began_ms;
+    int64_t skew_ms; /* the store's clock minus this server's, when the schedule was taken */
     int64_t
         ahead_ms[STATE_LAST]; /* nominal times of fires that are cancelled: jobs that are not due */
     size_t ahead_count;
@@ -279,13 +280,19 @@ static bool change_may_own(struct change *change)
                               &change->result.fault);
 }
 
+/* Returns the time of the store, which decides whether a fire is due. */
+static int64_t change_now_ms(const struct change *change)
+{
+    return queue_wall_ms(change->front->queue) + change->skew_ms;
+}
+
 /* Plans the target from now on. The totals stay. */
 static bool change_plan(struct change *change, struct state *state, int64_t *wake_ms)
 {
     struct stored *target = change->target;
     struct http_fault *fault = &change->result.fault;
     char error[SPEC_ERROR_BYTES] = "";
-    int64_t now_ms = queue_wall_ms(change->front->queue);
+    int64_t now_ms = change_now_ms(change);
     struct schedule schedule = {.name = slice_of(change->name), .spec = &target->spec};
     _Static_assert((int)ZONES_ERROR_BYTES <= (int)SPEC_ERROR_BYTES, "one place for both errors");
     if (!zones_find(cadence_front_of(change->front)->zones, target->spec.zone, &schedule.zone,
@@ -293,7 +300,7 @@ static bool change_plan(struct change *change, struct state *state, int64_t *wak
         !spec_check(&target->spec, schedule.zone, now_ms, error))
         return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0, "%s", error);
     if (!change->held)
-        state->since_ms = now_ms;
+        state->since_ms = clock_wall_ms(); /* the clock of the queue may stand still */
     state->counted = 0;
     state->retry_ms = 0;
     schedule_begin(&schedule, state, now_ms, wake_ms);
@@ -305,7 +312,7 @@ static bool change_plan(struct change *change, struct state *state, int64_t *wak
 static bool change_pause(struct change *change, struct state *state, int64_t *wake_ms)
 {
     struct stored *held = change->held;
-    int64_t now_ms = queue_wall_ms(change->front->queue);
+    int64_t now_ms = change_now_ms(change);
     char error[ZONES_ERROR_BYTES] = "";
     struct schedule schedule = {.name = slice_of(change->name), .spec = &held->spec};
     if (!zones_find(cadence_front_of(change->front)->zones, held->spec.zone, &schedule.zone, error))
@@ -315,8 +322,7 @@ static bool change_pause(struct change *change, struct state *state, int64_t *wa
     if (change->order.verb == CHANGE_PAUSE) {
         state->paused = true;
         state->paused_until_ms = change->order.pause_ms ? now_ms + change->order.pause_ms : 0;
-        if (change->ahead_count) /* fires that were taken back are decided again */
-            *wake_ms = now_ms;
+        *wake_ms = now_ms; /* what was taken back is decided again */
         return true;
     }
     int64_t taken_ms[STATE_LAST];
@@ -421,8 +427,10 @@ static void on_withdrawn(void *owner, uint64_t tag, const struct queue_reply *re
     }
     const struct spec *spec = &change->held->spec;
     const struct schedule schedule = {.name = slice_of(change->name), .spec = spec};
-    int64_t now_ms = queue_wall_ms(change->front->queue), from_ms = now_ms;
+    int64_t now_ms = change_now_ms(change), from_ms = now_ms;
     int64_t taken_ms[STATE_LAST];
+    int64_t *since_ms = &change->held->state.since_ms;
+    int64_t next_since_ms = clock_wall_ms() > *since_ms ? clock_wall_ms() : *since_ms + 1;
     for (size_t i = 0; i < change->ahead_count; i++) {
         int64_t at_ms = change->ahead_ms[i];
         int64_t due_ms = at_ms + spec_jitter(spec, schedule.name, at_ms);
@@ -432,7 +440,7 @@ static void on_withdrawn(void *owner, uint64_t tag, const struct queue_reply *re
         if (!is_gone && due_ms > from_ms)
             from_ms = due_ms;
         if (is_gone)
-            change->held->state.since_ms = now_ms;
+            *since_ms = next_since_ms;
     }
     (void)schedule_take_back(&schedule, &change->held->state, from_ms, taken_ms);
     change_apply(change);
@@ -451,8 +459,7 @@ static bool change_withdraw(struct change *change)
         return false;
     const struct schedule schedule = {.name = slice_of(change->name), .spec = &held->spec};
     struct state state = held->state;
-    size_t count =
-        schedule_take_back(&schedule, &state, queue_wall_ms(change->front->queue), ahead_ms);
+    size_t count = schedule_take_back(&schedule, &state, change_now_ms(change), ahead_ms);
     change->ahead_count = 0;
     for (size_t i = 0; i < count; i++)
         if (!change_keeps_fire(change, ahead_ms[i])) {
@@ -495,7 +502,9 @@ static void change_decide(struct change *change)
         change_push_again(change, (struct slice){0}, change->held_due_ms);
         return;
     }
-    if ((verb == CHANGE_PATCH && !change_merge(change)) ||
+    /* What can be refused is refused before a fire is cancelled. */
+    if ((verb == CHANGE_PAUSE && !change_pause(change, &state, &wake_ms)) ||
+        (verb == CHANGE_PATCH && !change_merge(change)) ||
         (change_sets(change) &&
          (!change_is_allowed(change, change->target) || !change_may_own(change) ||
           !change_plan(change, &state, &wake_ms))))
@@ -533,6 +542,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
     memcpy(change->lease, job->lease.at, job->lease.len);
     change->lease_bytes = job->lease.len;
     change->held_due_ms = job->job.due_ms;
+    change->skew_ms =
+        job->job.lease_until_ms - STORED_LEASE_MS - queue_wall_ms(change->front->queue);
     stored_free(change->held);
     change->held = stored_new();
     if (change->held && stored_read(change->held, slice_of(change->name), job->job.body,

@@ -194,7 +194,8 @@ static struct queue_when entry_wake(const struct entry *entry, int64_t now_ms, i
 static void round_answer(struct round *round)
 {
     int64_t elapsed_ms = queue_wall_ms(round->worker->options.queue) - round->wall_ms;
-    int64_t yield_ms = yield_ms_of(elapsed_ms);
+    int64_t real_ms = clock_inner_ms() - round->begun_ms; /* a step of the clock is no slow round */
+    int64_t yield_ms = yield_ms_of(elapsed_ms < real_ms ? elapsed_ms : real_ms);
     struct queue_answer *answers = round->answers;
     struct queue_again *agains = round->agains;
     for (size_t i = 0; i < round->entry_count; i++) {
@@ -463,6 +464,8 @@ static bool entry_take_back(struct round *round, struct entry *entry)
         return true;
     if (!round->withdrawals)
         round->withdrawals = calloc(QUEUE_BATCH_MAX, sizeof *round->withdrawals);
+    if (!round->withdrawals)
+        round->worker->take_ms = clock_inner_ms() + RETRY_MS; /* there was no memory */
     if (!round->withdrawals || round->withdrawal_count + STATE_LAST > QUEUE_BATCH_MAX)
         return false;
     size_t count = schedule_take_back(&schedule, &stored->state, round->now_ms, taken_ms);

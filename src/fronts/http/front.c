@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "http/stream.h"
+#include "net/activity.h"
 #include "trace/carry.h"
 
 #include <assert.h>
@@ -322,6 +323,7 @@ static int accepts_due(struct http_listener *listener)
 static bool let_in(struct http_listener *listener, int most)
 {
     struct http_front *front = listener->front;
+    activity_begin("connections");
     for (int begun = 0; begun < most; begun++) {
         struct peer peer;
         if (begun && !front->is_draining && reactor_is_late(front->reactor))

@@ -353,8 +353,9 @@ def test_one_result_per_lease(client):
 
 def test_nack_waits_and_remembers_why(client):
     client.push("t", "a")
+    lease = take_one(client, "t")["lease"]
     begin = time.monotonic()
-    client.nack(take_one(client, "t")["lease"], delay="200ms", error="no connection to the bank")
+    client.nack(lease, delay="200ms", error="no connection to the bank")
     job = client.get("t", "a")
     assert (job["attempt"], job["last_error"]) == (1, "no connection to the bank")
     assert job["state"] == "delayed" or time.monotonic() - begin >= 0.2  # a slow machine

@@ -1,6 +1,7 @@
 """Clients in several languages, generated from the .proto file, with their own libraries: they play scenarios of clients/conformance behind a proxy that cuts
 connections. And grpcurl and ghz, which need no file. All come from their registries once, into build-grpc/."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -9,6 +10,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.request
 
 import pytest
@@ -109,9 +111,14 @@ def java_classes():
     files = sorted(path for folder in (*folders, PROTOS) for path in folder.rglob("*") if path.is_file())
     place = PLACE / f"java-{hashlib.sha256(b''.join(path.read_bytes() for path in files)).hexdigest()[:12]}"
     if not (place / "classpath").exists():
+        PLACE.mkdir(parents=True, exist_ok=True)
+        made = pathlib.Path(tempfile.mkdtemp(prefix="java-", dir=PLACE))
         for folder, target in folders.items():
-            shutil.copytree(folder, place / target, dirs_exist_ok=True)
-        run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place, MAVEN_OPTS=" ".join(JVM))
+            shutil.copytree(folder, made / target, dirs_exist_ok=True)
+        run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=made, MAVEN_OPTS=" ".join(JVM))
+        with contextlib.suppress(OSError):  # another process was faster
+            made.rename(place)
+        shutil.rmtree(made, ignore_errors=True)
     (place / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")  # Dubbo replaces 127.0.0.1 by another address of the machine
     return place, f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
 

@@ -305,7 +305,7 @@ def test_half_handshakes_do_not_starve_clients(start_server, authority):
 def test_each_slow_step_of_a_handshake_has_an_iteration_of_its_own(start_server, tmp_path):
     """A signature with a long RSA key takes milliseconds. Two in one iteration of the loop would delay the other clients twice as long."""
     count, authority = 30, Authority(tmp_path)
-    authority.sign("server", kind=("rsa:3072",))
+    authority.sign("server", kind=("rsa:4096",))
     server = start(start_server, authority)
 
     def long_iterations():

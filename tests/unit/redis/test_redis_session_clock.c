@@ -24,9 +24,12 @@ CLAIM(a_shard_clock_continues_when_the_redis_clock_jumps)
     uint64_t counted = 0;
     struct redis_server *server =
         redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
-    struct rig rig = {0}, other = {.server = "fedcba98"};
+    struct rig rig = {0};
+    struct rig others[] = {{.server = "fedcba98"}, {.server = "fedcba99"}, {.server = "fedcba9a"}};
+    uint64_t found = 0;
     scene_start(&rig, server);
-    scene_start(&other, server);
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        scene_start(&others[i], server);
     int64_t apart_ms = now_after(&rig, "a") - clock_inner_ms();
     for (size_t i = 0; i < COUNT_OF(jumps_ms); i++) {
         jumped_ms += jumps_ms[i];
@@ -40,10 +43,14 @@ CLAIM(a_shard_clock_continues_when_the_redis_clock_jumps)
         assert_in_range(rig.figures.clock_disagreements - counted, 1, 2);
         counted = rig.figures.clock_disagreements;
     }
-    (void)now_after(&other, "d");
-    /* The other session has set it. Only what slow journeys hid may be left. */
-    assert_in_range(other.figures.clock_disagreements, 0, 1);
-    rig_stop(&other);
+    assert_true(counted < 2 * COUNT_OF(jumps_ms));
+    /* The first session has set it. Only what slow journeys hid may be left for one of the others. */
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        (void)now_after(&others[i], "d");
+        found += others[i].figures.clock_disagreements;
+        rig_stop(&others[i]);
+    }
+    assert_true(found < COUNT_OF(others));
     rig_stop(&rig);
     redis_server_free(server);
     fake_clock_close(clock, path);

@@ -1,6 +1,7 @@
 #include "targets/http/multi.h"
 
 #include "base/hash.h"
+#include "net/activity.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -67,6 +68,7 @@ static void take_ended(struct target_multi *multi)
 static void socket_act(struct target_multi *multi, curl_socket_t socket, int what)
 {
     int running;
+    activity_begin("deliveries");
     (void)curl_multi_socket_action(multi->curl, socket, what, &running);
     take_ended(multi);
 }

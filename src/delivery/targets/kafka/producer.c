@@ -1,6 +1,7 @@
 #include "targets/kafka/producer.h"
 
 #include "base/clock.h"
+#include "net/activity.h"
 #include "net/thread.h"
 
 #include <assert.h>
@@ -249,6 +250,7 @@ static void on_ring(uv_poll_t *poll, int status, int events)
     uint64_t rings = 1;
     (void)status;
     (void)events;
+    activity_begin("deliveries");
     if (read(producer->fd, &rings, sizeof rings) < 0)
         return;
     for (int i = 0; i < EVENTS_PER_STEP && !producer->is_retired; i++) {
