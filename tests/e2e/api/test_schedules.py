@@ -193,6 +193,13 @@ def test_count_and_end_stop_a_schedule(clocked):
     assert show(clocked, "until")["last"][0]["at"] == "2026-03-28T04:00:00.000Z"
 
 
+def pause_and_shorten(client):
+    """The second pause ends before the fire, which the first one has skipped already."""
+    client.good("POST", "/v1/schedules/s/pause")
+    advance(client, "200ms")
+    client.good("POST", "/v1/schedules/s/pause?for=1s")
+
+
 SECOND_BEFORE = {  # the change, the state of the fire's job, the totals afterwards, the jobs after the minute and after the hour
     "pause": (lambda client: client.good("POST", "/v1/schedules/s/pause"), {"fired": 0, "paused": 1}, [], []),
     "delete": (lambda client: client.good("DELETE", "/v1/schedules/s"), None, [], []),
@@ -207,6 +214,13 @@ SECOND_BEFORE = {  # the change, the state of the fire's job, the totals afterwa
         ["s@2026-03-28T01:00:00Z"],
         ["s@2026-03-28T01:00:00Z"],
     ),
+    "pause, resume, twice at one moment": (
+        lambda client: [client.good("POST", f"/v1/schedules/s/{verb}") for verb in ("pause", "resume", "pause", "resume")],
+        {"fired": 1, "paused": 0},
+        ["s@2026-03-28T01:00:00Z"],
+        ["s@2026-03-28T01:00:00Z"],
+    ),
+    "pause, pause for a time": (pause_and_shorten, {"fired": 1, "paused": 0}, ["s@2026-03-28T01:00:00Z"], ["s@2026-03-28T01:00:00Z"]),
 }
 
 
@@ -214,7 +228,7 @@ SECOND_BEFORE = {  # the change, the state of the fire's job, the totals afterwa
 def test_a_change_a_second_before_a_fire_counts(clocked, change, totals, at_once, later):
     """The job of the fire exists already, because it is pushed two seconds ahead."""
     put(clocked, "s", every="1h")
-    advance(clocked, "59m59s")
+    advance(clocked, "3598500ms")
     assert clocked.get("mail", "s@2026-03-28T01:00:00Z")["state"] == "delayed"
     change(clocked)
     advance(clocked, "1m")
