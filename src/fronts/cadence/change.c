@@ -25,7 +25,7 @@ struct change {
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
     int64_t held_due_ms, began_ms;
-    int64_t skew_ms; /* the store's clock minus this server's, when the schedule was taken */
+    int64_t skew_ms; /* by which the store's clock is at least ahead of this server's */
     int64_t
         ahead_ms[STATE_LAST]; /* nominal times of fires that are cancelled: jobs that are not due */
     size_t ahead_count;
@@ -280,7 +280,7 @@ static bool change_may_own(struct change *change)
                               &change->result.fault);
 }
 
-/* Returns the time of the store, which decides whether a fire is due. */
+/* Returns the later one of the times of this server and of the store, which decides whether a fire is due. */
 static int64_t change_now_ms(const struct change *change)
 {
     return queue_wall_ms(change->front->queue) + change->skew_ms;
@@ -542,8 +542,9 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
     memcpy(change->lease, job->lease.at, job->lease.len);
     change->lease_bytes = job->lease.len;
     change->held_due_ms = job->job.due_ms;
-    change->skew_ms =
+    int64_t skew_ms =
         job->job.lease_until_ms - STORED_LEASE_MS - queue_wall_ms(change->front->queue);
+    change->skew_ms = skew_ms > 0 ? skew_ms : 0; /* the reply took some time */
     stored_free(change->held);
     change->held = stored_new();
     if (change->held && stored_read(change->held, slice_of(change->name), job->job.body,
