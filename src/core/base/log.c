@@ -118,7 +118,7 @@ bool log_reopen(void)
 /* Returns the first TEXT_BYTES_MAX bytes, without half a character at the end. */
 static struct slice cut(const char *text)
 {
-    return text_cut(slice_make(text, strnlen(text, TEXT_BYTES_MAX + 1)), TEXT_BYTES_MAX);
+    return text_cut(slice_of(text), TEXT_BYTES_MAX);
 }
 
 static bool is_plain(struct slice text)
