@@ -106,9 +106,10 @@ static const char *begin_with(const char *mysql)
     char error[512];
 
     mariadb_server = mariadb_server_new(mysql);
-    for (int tries = 0; tries < CONNECT_TRIES && !mariadb;
-         tries++) /* it listens before it answers */
+    for (int tries = 0; tries < CONNECT_TRIES && !mariadb; tries++) {
+        (void)usleep(tries ? 100 * 1000 : 0); /* it listens before it answers */
         mariadb = mysql_client.connect(mariadb_server->url, error, sizeof error);
+    }
     if (!mariadb) {
         fprintf(stderr, "%s\n", error);
         abort();

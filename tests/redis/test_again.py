@@ -13,7 +13,7 @@ KINDS = [
     {"body": b"first", "priority": 5},
     {"body": b"kept", "keep": 60_000},
 ]
-AGAINS = [{"delay": 60_000}, {"delay": 1, "body": b"other"}, {"delay": 7000, "priority": 3}, {"delay": 120_000, "body": b"{}", "content_type": b"application/json"}, {}]
+AGAINS = [{"delay": 60_000}, {"delay": 1, "body": b"other"}, {"delay": 7000, "priority": 3, "body": bytes(100_000)}, {"delay": 120_000, "body": b"{}", "content_type": b"application/json"}, {"at": START + 90_000}, {}]
 
 
 def jobs():
@@ -74,10 +74,12 @@ def test_a_job_with_a_consumer_or_attempts_is_pushed_again_beside_others(shard):
 
 
 def test_jobs_of_a_topic_with_priorities_that_fall_due_together_become_ready_by_priority(shard):
-    shard.push("t", *[job(f"j{n:03}", b"x", delay=1000, priority=n % 3) for n in range(90)])
-    shard.jump(1001)
+    shard.push("t", *[job(f"j{n:03}", b"x", delay=50_000 if n > 5 else None, priority=n % 3) for n in range(90)])
+    shard.answer(*[(NACK, one.delivery, 40_000) for one in shard.take("t")])
+    assert (shard.stats("t").retrying, shard.stats("t").delayed) == (6, 84)
+    shard.jump(50_010)
     shard.advance()
-    assert (shard.stats("t").ready, shard.stats("t").delayed) == (90, 0)
+    assert (shard.stats("t").ready, shard.stats("t").retrying, shard.stats("t").delayed) == (90, 0, 0)
     assert [one.id for one in shard.take("t")] == [b"j%03d" % n for first in range(3) for n in range(first, 90, 3)]
 
 

@@ -441,6 +441,7 @@ bool handover_begin(struct handover *handover, struct queue *into)
         .parts = queues,
         .part_count = PARTS,
         .home = INTO,
+        .leads = true, /* settings that the old part rejects, because it has jobs, reach no part */
         .in_turn = true,
         .part_of_job = part_of_job,
         .number_of_job = handover->options.number_of_job,

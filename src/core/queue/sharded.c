@@ -522,11 +522,15 @@ static void on_info(struct queue *queue, struct queue_info *out)
             *out = part;
             /* If jobs are always spread by their id, the order of a group would hold in each shard only. */
             out->one_shard_by_name = sharded->options.one_by_name;
-            out->one_shard = out->strict_groups =
-                sharded->options.place != NULL || sharded->options.one_by_name;
+            out->one_shard = out->strict_groups = sharded->options.place != NULL;
             out->batches = part.batches && sharded->options.joins_batches;
-            continue;
         }
+        /* A part may have several shards itself (handover). */
+        out->one_shard_by_name |= part.one_shard_by_name;
+        out->one_shard |= out->one_shard_by_name;
+        out->strict_groups |= out->one_shard_by_name;
+        if (i == 0)
+            continue;
         out->shards += part.shards;
         out->bytes_on_disk += part.bytes_on_disk;
         out->cold_jobs += part.cold_jobs;

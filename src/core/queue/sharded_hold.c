@@ -31,7 +31,7 @@ static void holding_free(struct holding *holding)
     free(holding);
 }
 
-/* Replies once all parts have the holds. A part that rejected one, because it is away or has no memory, has the jobs of the group to itself: the
+/* Replies once all parts have the holds. A part that rejected a hold, because it is away or has no memory, continues to deliver the group: the
  * answer was carried out, so its reply stays as it is. */
 static void holding_done(struct holding *holding)
 {
@@ -72,6 +72,21 @@ static void hold_others(struct holding *holding, size_t i)
     }
 }
 
+/* Returns whether the hold of an answer began, and no earlier one of the call holds the same group at least as long. */
+static bool hold_is_needed(const struct holding *holding, size_t i)
+{
+    const struct queue_result *results = holding->reply->results;
+    const struct queue_answer *answers = holding->command->answers;
+    if (!results[i].topic.len || sharded_is_one_by_name(holding->sharded, results[i].topic))
+        return false;
+    for (size_t j = 0; j < i; j++)
+        if (answers[j].hold_ms >= answers[i].hold_ms &&
+            slice_equals(results[j].topic, results[i].topic) &&
+            slice_equals(results[j].group, results[i].group))
+            return false;
+    return true;
+}
+
 static void answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct holding *holding = owner;
@@ -84,8 +99,7 @@ static void answered(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     holding->left = 1;
     for (size_t i = 0; i < holding->reply->result_count && i < holding->command->count; i++)
-        if (holding->reply->results[i].topic.len &&
-            !sharded_is_one_by_name(holding->sharded, holding->reply->results[i].topic))
+        if (hold_is_needed(holding, i))
             hold_others(holding, i);
     holding_done(holding);
 }

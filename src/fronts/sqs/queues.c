@@ -150,7 +150,7 @@ static bool check_fifo(const struct sqs_request *request, bool wants_fifo, struc
     return !wants_fifo || (info.groups && info.strict_groups) ||
            sqs_error_set(error, SQS_UNSUPPORTED,
                          "This server has no FIFO queues: its store has no strict order within "
-                         "groups, or has several shards.");
+                         "groups.");
 }
 
 /* Checks that a dead-letter queue has the type of the queue. */

@@ -548,7 +548,7 @@ static bool topic_begin(struct redis_shard *shard, const struct queue_topic_call
     case QUEUE_TOPIC_REDRIVE:
         sent = topic_ask_step(inquiry);
         break;
-    case QUEUE_TOPIC_MARK: /* not used: sharded_options.leads is not set */
+    case QUEUE_TOPIC_MARK: /* not used: no shard leads those of its set */
         break;
     }
     if (!sent)

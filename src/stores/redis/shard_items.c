@@ -26,8 +26,9 @@ struct request {
     bool has_mail; /* the reply waits until the mail of the call was carried */
     size_t left;   /* items without a result */
     size_t count;
+    size_t text_bytes, text_used;
     struct queue_result results[];
-    /* followed by the text of topics and ids */
+    /* followed by the text of topics, groups and ids */
 };
 
 static void request_reply(struct redis_soon *soon)
@@ -55,17 +56,21 @@ static struct request *request_new(struct redis_shard *shard, size_t count, size
     request->shard = shard;
     request->reply_to = reply_to;
     request->count = count;
+    request->text_bytes = text_bytes;
     request->left = count + 1; /* plus one, until all items were submitted */
     shard->calls++;
     return request;
 }
 
-static struct slice request_text(struct request *request, size_t *used, struct slice text)
+/* Keeps a copy of the text. Returns an empty slice if no room is reserved for it, because the reply to an item is malformed. */
+static struct slice request_text(struct request *request, struct slice text)
 {
-    char *at = (char *)(request->results + request->count) + *used;
+    char *at = (char *)(request->results + request->count) + request->text_used;
+    if (text.len > request->text_bytes - request->text_used)
+        return (struct slice){.at = ""};
     if (text.len)
         memcpy(at, text.at, text.len);
-    *used += text.len;
+    request->text_used += text.len;
     return slice_make(at, text.len);
 }
 
@@ -271,18 +276,20 @@ static bool split_name(struct slice name, struct slice *topic, struct slice *sto
     return true;
 }
 
-enum { ANSWER_TEXT_BYTES = JOB_ID_BYTES_MAX + JOB_TOPIC_BYTES_MAX + JOB_GROUP_BYTES_MAX };
+static bool is_one_shard(const struct redis_shard *shard)
+{
+    return shard->options.generation.shards == 1;
+}
 
 /* Keeps copies of the topic and the group that the other shards must hold too. */
 static void keep_held(struct request *request, uint32_t index, struct slice topic,
                       struct slice group)
 {
-    size_t at = (size_t)index * ANSWER_TEXT_BYTES + JOB_ID_BYTES_MAX;
-    if (request->shard->options.generation.shards == 1 || topic.len > JOB_TOPIC_BYTES_MAX ||
+    if (is_one_shard(request->shard) || topic.len > JOB_TOPIC_BYTES_MAX ||
         group.len > JOB_GROUP_BYTES_MAX)
         return;
-    request->results[index].topic = request_text(request, &at, topic);
-    request->results[index].group = request_text(request, &at, group);
+    request->results[index].group = request_text(request, group);
+    request->results[index].topic = request_text(request, topic);
 }
 
 /* Keeps a copy of the id, which outlives the reply: other items of the request may still be in
@@ -290,10 +297,9 @@ static void keep_held(struct request *request, uint32_t index, struct slice topi
 static void keep_id(struct request *request, uint32_t index, struct slice stored)
 {
     char room[REDIS_ID_ROOM_BYTES];
-    size_t at = (size_t)index * ANSWER_TEXT_BYTES;
     struct slice id;
     if (redis_id_show(stored, room, &id) && id.len <= JOB_ID_BYTES_MAX)
-        request->results[index].id = request_text(request, &at, id);
+        request->results[index].id = request_text(request, id);
 }
 
 static bool answer_item_done(struct redis_batch *batch, size_t i,
@@ -361,25 +367,34 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
 
 /* ---- all items ---- */
 
-/* Returns how many bytes of text the results will contain. */
-static size_t text_bytes_of(const struct command *command)
+/* Returns how many bytes of text the result of an answer may contain. */
+static size_t text_bytes_of_answer(const struct redis_shard *shard,
+                                   const struct queue_answer *answer)
+{
+    bool is_kept = answer->hold_ms && !is_one_shard(shard); /* keep_held */
+    return JOB_ID_BYTES_MAX + (is_kept ? JOB_TOPIC_BYTES_MAX + JOB_GROUP_BYTES_MAX : 0);
+}
+
+/* Returns how many bytes of text the results may contain. */
+static size_t text_bytes_of(const struct redis_shard *shard, const struct command *command)
 {
     size_t bytes = 0;
-    if (command->kind == COMMAND_ANSWER)
-        return command->count * ANSWER_TEXT_BYTES;
     for (size_t i = 0; i < command->count; i++) {
+        if (command->kind == COMMAND_ANSWER) {
+            bytes += text_bytes_of_answer(shard, &command->answers[i]);
+            continue;
+        }
         struct queue_find name = command_item_name(command, i);
         bytes += name.topic.len + name.id.len;
     }
     return bytes;
 }
 
-static void name_result(const struct command *command, size_t i, struct request *request,
-                        size_t *used)
+static void name_result(const struct command *command, size_t i, struct request *request)
 {
     struct queue_find name = command_item_name(command, i);
-    request->results[i].topic = request_text(request, used, name.topic);
-    request->results[i].id = request_text(request, used, name.id);
+    request->results[i].topic = request_text(request, name.topic);
+    request->results[i].id = request_text(request, name.id);
 }
 
 static enum queue_status item_add(struct redis_shard *shard, const struct command *command,
@@ -400,9 +415,8 @@ void redis_submit_items(struct redis_shard *shard, const struct command *command
 {
     enum queue_status status = redis_shard_accepts(shard);
     struct request *request = NULL;
-    size_t used = 0;
     if (status == QUEUE_OK &&
-        !(request = request_new(shard, command->count, text_bytes_of(command), reply_to)))
+        !(request = request_new(shard, command->count, text_bytes_of(shard, command), reply_to)))
         status = QUEUE_NO_MEMORY;
     if (!request) {
         redis_shard_refuse(shard, status, reply_to);
@@ -411,7 +425,7 @@ void redis_submit_items(struct redis_shard *shard, const struct command *command
     for (size_t i = 0; i < command->count; i++) {
         struct queue_result *result = &request->results[i];
         if (command->kind != COMMAND_ANSWER)
-            name_result(command, i, request, &used);
+            name_result(command, i, request);
         if (command_item_is_good(command, i, result))
             result->status = item_add(shard, command, request, (uint32_t)i);
         if (result->status != QUEUE_OK)

@@ -123,7 +123,16 @@ def test_a_strict_topic_keeps_its_order_over_several_shards_and_a_change_of_thei
     clients[0].ack(first["lease"])
     assert "pause it until this is done" in reshard(store, 2, code=1)
     clients[1].call("POST", "/v1/topics/ledger.one/pause")
-    reshard(store, 2)
+    clients[0].push("other", "leased")
+    [other] = clients[0].take("other", lease_for="60s")  # the change waits for its answer
+    with subprocess.Popen(command(store, 2), stdout=subprocess.DEVNULL) as change:
+        eventually(lambda: clients[0].call("GET", "/v1/info").json()["shards"] == 5, 20)
+        clients[0].good("PUT", "/v1/topics/ledger.one?group_order=strict")
+        reordered = clients[0].call("PUT", "/v1/topics/ledger.one?group_order=free")
+        assert (reordered.status, reordered.json()["code"]) == (409, "not_empty")
+        clients[0].ack(other["lease"])
+        assert change.wait(60) == 0
+    assert clients[0].topic("ledger.one")["settings"]["group_order"] == "strict"
     clients[1].call("POST", "/v1/topics/ledger.one/resume")
     assert drained(clients[0], "ledger.one") == wanted[1:]
 

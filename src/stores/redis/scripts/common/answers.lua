@@ -100,6 +100,7 @@ end
 
 -- `word` continues with whether there is a new priority, and it; flags of `text` (1: a body, 2: a content type before it).
 local AGAIN_FORM, AGAIN_AT, BODY, TYPE = '>BBI2B', 14, 1, 2
+local AGAINS_BYTES_MAX = 1048576 -- of new records that are not written yet
 
 -- Returns the new record of a job that is pushed again, and its priority.
 local function record_again(old, flags, old_priority, due, is_wall, word, text)
@@ -134,35 +135,6 @@ local function again(t, j, due, is_wall, word, text)
     return pack(ANSWER, CREATED, shown_state(new), due, 0)
 end
 
--- Pushes a job again whose record and try are known. Its changes are written with those of others (agains_write). Returns nil if the job needs more than
--- that, or is due at once: then it is answered like any other.
-local function again_together(t, id, delivery, place, ms, word, text, record, try)
-    if t.flow or not record or not try then return nil end
-    local state, priority, attempt, _, _, _, number = unpack_from(TRY, try)
-    local flags = byte(record)
-    if state ~= LEASED_STATE or text_of(number) ~= delivery or flags % 32 >= batches.RECORD then return nil end
-    local due, is_wall = topic_rules.due_of(byte(word, AGAIN_AT), ms)
-    if not due or due <= now then return nil end
-    gone[delivery] = true
-    local new, new_priority = record_again(record, flags, priority, due, is_wall, word, text)
-    local a = t.agains
-    if not a then
-        a = {deliveries = {}, held = {}, ids = {}, records = {}, delayed = {}, first = NONE, last = 0}
-        t.agains = a
-    end
-    local at = #a.ids
-    a.deliveries[at + 1], a.held[at + 1], a.ids[at + 1] = delivery, sub(place, 1, 6) .. id, id
-    a.records[2 * at + 1], a.records[2 * at + 2] = id, new
-    a.delayed[2 * at + 1], a.delayed[2 * at + 2] = text_of(due), pack('>I6', sequence) .. id
-    a.first, a.last = min(a.first, due), max(a.last, due)
-    if new_priority ~= 100 then raise(t, SPECIAL) end
-    if feed.listened then
-        feed.publish(feed.ACKED, t.name, id, attempt)
-        feed.publish(feed.PUSHED, t.name, id, 0, due)
-    end
-    return pack(ANSWER, CREATED, DELAYED, due, 0)
-end
-
 local function agains_write(t)
     local a = t.agains
     if not a then return end
@@ -180,6 +152,36 @@ local function agains_write(t)
     count(t, 'delayed', #a.ids)
 end
 
+-- Pushes a job again whose record and try are known. Its changes are written with those of others (agains_write). Returns nil if the job needs more than
+-- that, or is due at once: then it is answered like any other.
+local function again_together(t, id, delivery, place, ms, word, text, record, try)
+    if t.flow or not record or not try then return nil end
+    local state, priority, attempt, _, _, _, number = unpack_from(TRY, try)
+    local flags = byte(record)
+    if state ~= LEASED_STATE or text_of(number) ~= delivery or flags % 32 >= batches.RECORD then return nil end
+    local due, is_wall = topic_rules.due_of(byte(word, AGAIN_AT), ms)
+    if not due or due <= now then return nil end
+    gone[delivery] = true
+    local new, new_priority = record_again(record, flags, priority, due, is_wall, word, text)
+    local a = t.agains
+    if not a then
+        a = {deliveries = {}, held = {}, ids = {}, records = {}, delayed = {}, first = NONE, last = 0, bytes = 0}
+        t.agains = a
+    end
+    local at = #a.ids
+    a.deliveries[at + 1], a.held[at + 1], a.ids[at + 1] = delivery, sub(place, 1, 6) .. id, id
+    a.records[2 * at + 1], a.records[2 * at + 2] = id, new
+    a.delayed[2 * at + 1], a.delayed[2 * at + 2] = text_of(due), pack('>I6', sequence) .. id
+    a.first, a.last, a.bytes = min(a.first, due), max(a.last, due), a.bytes + #new
+    if new_priority ~= 100 then raise(t, SPECIAL) end
+    if feed.listened then
+        feed.publish(feed.ACKED, t.name, id, attempt)
+        feed.publish(feed.PUSHED, t.name, id, 0, due)
+    end
+    if a.bytes > AGAINS_BYTES_MAX then agains_write(t) end
+    return pack(ANSWER, CREATED, DELAYED, due, 0)
+end
+
 -- Reads records and tries of the jobs that the answers from..to push again, of the topic of the first of them. Few at a time: their bodies come with them.
 local function agains_read(verbs, places, from, to, records, tries)
     local name, ids, at = flow.split(places[from]), {}, {}
@@ -190,7 +192,7 @@ local function agains_read(verbs, places, from, to, records, tries)
         end
     end
     local t = topic_find(name)
-    if not t then return end
+    if not t or t.flow then return end
     local found, tried = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
     for i = 1, #at do records[at[i]], tries[at[i]] = found[i], tried[i] end
 end
