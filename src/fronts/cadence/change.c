@@ -502,7 +502,7 @@ static void change_decide(struct change *change)
         change_push_again(change, (struct slice){0}, change->held_due_ms);
         return;
     }
-    /* What can be refused is refused before a fire is cancelled. */
+    /* A change is rejected, if at all, before a fire is cancelled. */
     if ((verb == CHANGE_PAUSE && !change_pause(change, &state, &wake_ms)) ||
         (verb == CHANGE_PATCH && !change_merge(change)) ||
         (change_sets(change) &&

@@ -194,7 +194,8 @@ static struct queue_when entry_wake(const struct entry *entry, int64_t now_ms, i
 static void round_answer(struct round *round)
 {
     int64_t elapsed_ms = queue_wall_ms(round->worker->options.queue) - round->wall_ms;
-    int64_t real_ms = clock_inner_ms() - round->begun_ms; /* a step of the clock is no slow round */
+    int64_t real_ms =
+        clock_inner_ms() - round->begun_ms; /* a step of the clock does not make a round slow */
     int64_t yield_ms = yield_ms_of(elapsed_ms < real_ms ? elapsed_ms : real_ms);
     struct queue_answer *answers = round->answers;
     struct queue_again *agains = round->agains;
