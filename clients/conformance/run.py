@@ -35,7 +35,6 @@ USUAL = [name for name, scenario in SCENARIOS.items() if not scenario.get("only_
 CODEC = json.loads((HERE / "codec.json").read_text(encoding="utf-8"))
 SECRET = "whsec_" + base64.b64encode(b"a secret that callbacks are signed with").decode()
 GRACE_MS = 2000  # that leases have once a server is back
-KILL_S = 0.25  # a job taken so near to a kill may come again
 LATE_S = 2  # the time that the event of an adapter may take on a busy machine
 OTHER = "whsec_" + base64.b64encode(b"another one").decode()
 
@@ -378,15 +377,13 @@ class Play:
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 
     def _was_forgotten(self, id, count):
-        """A take is answered before its record is on the disk: a server that is killed may have forgotten it, and then delivers the job again with the same attempt.
-        If it has not, a client that needs long to connect again can lose the lease: only a job that was taken at the kill may come again by this."""
+        """A take is answered before its record is on the disk: a server that is killed may have forgotten it, and then delivers the job again with the same attempt."""
         began = [event for event in self.adapter.events if event["event"] == "began" and event["id"] == id]
-        if len(began) != count:
+        if len(began) != count or len({event["attempt"] for event in began}) != 1:
             return False
         kills = list(self.kills_s)  # each explains one delivery
         for first, again in itertools.pairwise(began):
-            most_s = LATE_S if first["attempt"] == again["attempt"] else KILL_S
-            near = [kill for kill in kills if abs(first["at_s"] - kill) < most_s and kill < again["at_s"]]
+            near = [kill for kill in kills if abs(first["at_s"] - kill) < LATE_S and kill < again["at_s"]]
             if not near:
                 return False
             kills.remove(near[0])
