@@ -110,6 +110,7 @@ int main(int, char **words)
         }
         Stream &stream = streams[number];
         if (!stream.work) {
+            stream.context.set_wait_for_ready(true); // the library reads sockets only while a call waits: calls that fail at once delay the next connection
             stream.work = stub->Work(&stream.context);
             std::thread(&Stream::Receive, &stream, number).detach();
         }
