@@ -113,7 +113,7 @@ const struct metric reactor_metrics[] = {
                  "activity that took the longest.",
          .meaning =
              "The activity that delays the other clients: the path of a call of HTTP or gRPC, an "
-             "action of SQS, or a "
-             "step of the server. `several`: no activity took half of the time. Grows with a call: "
+             "action of SQS, or a step of the server. `several`: no activity took half of the "
+             "time. `unknown`: it has no name. Grows with a call: "
              "ask its clients for smaller pages or batches. Grows with a step: report it."},
     METRIC_END};
