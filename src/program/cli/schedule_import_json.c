@@ -30,8 +30,9 @@ static void set_seconds(json_t *schedule, const char *name, double seconds)
 static void set_time(json_t *schedule, const char *name, const json_t *value)
 {
     char text[TIMESTAMP_BYTES + 1] = "";
-    if (json_is_number(value) && json_number_value(value) > 0)
-        timestamp_write(text, (int64_t)json_number_value(value));
+    double ms = json_number_value(value);
+    if (ms > 0) /* a number; each processor converts one that is too big to another integer */
+        timestamp_write(text, ms < (double)INT64_MAX ? (int64_t)ms : INT64_MAX);
     else if (json_is_string(value))
         snprintf(text, sizeof text, "%s", json_string_value(value));
     set_text(schedule, name, text);

@@ -212,3 +212,9 @@ def test_lists_of_other_programs_become_a_set(server, tarry, kind):
     assert tarry("apply", stdin=ended.stdout).count("created") == len(expected)
     assert {"quartz": "left out", "celery": "dawn: not a crontab", "bullmq": "nightly: option 'delay' of its template", "river": "poll: RunOnStart", "sidekiq-cron": "poll: its queue"}[kind] in ended.stderr.decode()
     assert server.cli("schedule", "import", kind, input=b"{").returncode == REFUSED
+
+
+def test_imported_times_may_be_of_any_size(server):
+    rows = b"""[{"key":"poll","every":60000,"startDate":1700000000000,"endDate":1e300}]"""
+    [schedule] = json.loads(server.cli("schedule", "import", "bullmq", "--topic", "t", input=rows).stdout)["schedules"]
+    assert (schedule["start"], schedule["end"]) == ("2023-11-14T22:13:20.000Z", "9999-12-31T23:59:59.999Z")
