@@ -1,15 +1,29 @@
 /* A group whose jobs cannot be delivered, or are delivered slowly, hides no job of another group on the disk. */
 #include "preload_rig_runs.h"
 #include "unit/claim.h"
+#include "unit/repetitions.h"
 #include "unit/seed.h"
 
 enum {
     HORIZON_MS = 10000,
     QUOTA = 5000,
     BACKLOG = 300000,
-    QUIET = 20,
-    DIRECTORY_BYTES = BACKLOG * 24
+    BACKLOG_SHORT = 100000, /* several times what memory may hold */
+    QUIET = 20
 };
+
+static unsigned backlog(void)
+{
+    static unsigned jobs;
+    if (!jobs)
+        jobs = (unsigned)repetitions(BACKLOG, BACKLOG_SHORT);
+    return jobs;
+}
+
+static uint64_t directory_bytes(void)
+{
+    return backlog() * UINT64_C(24);
+}
 
 /* ---- a disk that counts what is read ---- */
 
@@ -51,10 +65,10 @@ static void pause_group(struct rig *rig, const char *group, bool paused)
 static void open_backlog(struct rig *rig, bool paused)
 {
     rig_open(rig, HORIZON_MS, QUOTA);
-    for (unsigned i = 0; i < BACKLOG; i++)
+    for (unsigned i = 0; i < backlog(); i++)
         push_of(rig, "noisy", i, 1000 + i / 300);
     for (unsigned i = 0; i < QUIET; i++)
-        push_of(rig, i % 2 ? "quiet" : "", BACKLOG + i, 3000);
+        push_of(rig, i % 2 ? "quiet" : "", backlog() + i, 3000);
     pause_group(rig, "noisy", paused);
     rig->fs = counting_fs();
     rig_restart(rig);
@@ -64,7 +78,7 @@ static void open_backlog(struct rig *rig, bool paused)
 
 static bool is_quiet(unsigned id)
 {
-    return id >= BACKLOG;
+    return id >= backlog();
 }
 
 CLAIM(a_held_group_hides_no_other_group)
@@ -76,10 +90,10 @@ CLAIM(a_held_group_hides_no_other_group)
     for (unsigned i = 0; i < QUIET; i++)
         assert_true(is_quiet(ids[i]));
     rig_settle(&rig);
-    rig_assert_counts(&rig, "mail", 0, BACKLOG);
+    rig_assert_counts(&rig, "mail", 0, backlog());
     assert_true(rig.entries_most <= 3 * QUOTA + 3 * 4096);
     /* The directory is read by time and once for the others; a job takes some 100 bytes. */
-    assert_true(read_bytes <= 3 * DIRECTORY_BYTES + UINT64_C(400) * rig.entries_most);
+    assert_true(read_bytes <= 3 * directory_bytes() + UINT64_C(400) * rig.entries_most);
     assert_true(reads <= 400);
     rig_close(&rig);
 }
@@ -107,18 +121,18 @@ CLAIM(a_group_that_is_delivered_slowly_hides_no_other_group)
 CLAIM(a_held_group_continues_when_it_is_resumed)
 {
     struct rig rig;
-    unsigned *ids = calloc(BACKLOG + QUIET + 100, sizeof *ids), taken = 0, noisy = 0;
+    unsigned *ids = calloc(backlog() + QUIET + 100, sizeof *ids), taken = 0, noisy = 0;
     open_backlog(&rig, true);
     assert_int_equal(rig_take(&rig, "mail", QUIET + 1, ids), QUIET);
     pause_group(&rig, "noisy", false);
     reads = read_bytes = 0;
     for (size_t got; (got = rig_take(&rig, "mail", 700, ids + taken)) != 0; rig_pass(&rig, 30))
         taken += (unsigned)got;
-    assert_int_equal(taken, BACKLOG);
-    for (; noisy < BACKLOG; noisy++)
+    assert_int_equal(taken, backlog());
+    for (; noisy < backlog(); noisy++)
         assert_int_equal(ids[noisy], noisy);
     /* The number of bytes read is linear in the number of jobs. */
-    assert_true(read_bytes <= 3 * DIRECTORY_BYTES + UINT64_C(150) * BACKLOG);
+    assert_true(read_bytes <= 3 * directory_bytes() + UINT64_C(150) * backlog());
     rig_settle(&rig);
     rig_assert_counts(&rig, "mail", 0, 0);
     free(ids);
