@@ -153,8 +153,8 @@ class Server:
         found = SANITIZER.search(self.log())
         return self.log()[found.start():][:6000] if found else None
 
-    def client(self, timeout=30.0):
-        client = Client(self.port, timeout)
+    def client(self, timeout=30.0, kind=Client):
+        client = kind(self.port, timeout)
         self._clients.append(client)
         return client
 
