@@ -28,6 +28,8 @@ struct looked {
 struct quota {
     struct quota_options options;
     struct quota_account *accounts;
+    bool *
+        is_set_used; /* sets that never had an account are not read: their memory stays untouched */
     uint64_t set_mask;
     pthread_mutex_t locks[LOCKS];
     struct topic_rate *topics;
@@ -113,8 +115,9 @@ struct quota *quota_new(const struct quota_options *options)
     for (size_t i = 0; i < LOCKS; i++)
         pthread_mutex_init(&quota->locks[i], NULL);
     quota->accounts = calloc(sets * WAYS, sizeof *quota->accounts);
+    quota->is_set_used = calloc(sets, sizeof *quota->is_set_used);
     quota->topics = calloc(topics, sizeof *quota->topics);
-    if (quota->accounts && quota->topics)
+    if (quota->accounts && quota->is_set_used && quota->topics)
         return quota;
     quota_free(quota);
     return NULL;
@@ -124,11 +127,13 @@ void quota_free(struct quota *quota)
 {
     if (!quota)
         return;
-    for (uint64_t i = 0; quota->accounts && i < (quota->set_mask + 1) * WAYS; i++)
-        access_caller_release(quota->accounts[i].caller);
+    for (uint64_t set = 0; quota->accounts && quota->is_set_used && set <= quota->set_mask; set++)
+        for (uint64_t way = 0; quota->is_set_used[set] && way < WAYS; way++)
+            access_caller_release(quota->accounts[set * WAYS + way].caller);
     for (size_t i = 0; i < LOCKS; i++)
         pthread_mutex_destroy(&quota->locks[i]);
     free(quota->accounts);
+    free(quota->is_set_used);
     free(quota->topics);
     free(quota);
 }
@@ -176,6 +181,7 @@ static struct quota_account *account_hold(struct quota *quota, uint64_t key)
     key |= !key;
     pthread_mutex_lock(lock);
     struct quota_account *account = place_of(&quota->accounts[set * WAYS], key);
+    quota->is_set_used[set] = true;
     if (account->key != key && !account->holders) {
         access_caller_release(account->caller);
         memset(account, 0, sizeof *account);
@@ -271,7 +277,8 @@ void quota_look_begin(struct quota *quota)
     for (uint64_t set = 0; set < sets; set++) {
         pthread_mutex_t *lock = lock_of(quota, set);
         pthread_mutex_lock(lock);
-        for (size_t i = 0; i < WAYS && quota->looked_count < LOOKED_MAX; i++) {
+        for (size_t i = 0; quota->is_set_used[set] && i < WAYS && quota->looked_count < LOOKED_MAX;
+             i++) {
             struct quota_account *account = &quota->accounts[set * WAYS + i];
             if (!account->caller || !account->caller->limits.jobs_max)
                 continue;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define SECOND INT64_C(1000000000)
 
@@ -100,6 +101,29 @@ CLAIM(millions_of_addresses_use_bounded_memory_and_connected_ones_stay)
     quota_account_release(quota, again);
     quota_account_release(quota, connected);
     quota_free(quota);
+}
+
+static long page_faults(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_minflt;
+}
+
+/* The table of accounts has 9 MB. A server with few callers neither reads nor writes most of it, also not at its end. */
+CLAIM(only_the_memory_of_used_accounts_is_touched)
+{
+    struct quota *quota = quota_with(0);
+    unsigned char address[16];
+    long before = page_faults();
+    for (uint64_t i = 0; i < 20; i++) {
+        address_of(i, address);
+        quota_account_release(quota, quota_account_of_address(quota, address));
+    }
+    quota_look_begin(quota);
+    quota_look_end(quota, true);
+    quota_free(quota);
+    assert_in_range(page_faults() - before, 0, 500);
 }
 
 CLAIM(an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself)
