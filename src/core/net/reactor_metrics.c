@@ -42,13 +42,12 @@ static void emit_slow(struct metric_page *page, const struct reactor *reactor)
 
 void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struct metric_page *page)
 {
-    static _Thread_local struct reactor_figures figures;
     for (int row = ITERATION_DURATION; row <= LETTERS; row++) {
         metric_begin(page, &reactor_metrics[row]);
         for (uint32_t i = 0; i < count; i++) {
             char text[12];
             int len = snprintf(text, sizeof text, "%u", reactor_index(reactors[i]));
-            figures = (struct reactor_figures){0};
+            struct reactor_figures figures = {0};
             reactor_figures(reactors[i], &figures);
             emit_one(page, row, METRIC_LABELS(slice_make(text, (size_t)len)), &figures);
         }

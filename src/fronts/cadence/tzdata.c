@@ -22,9 +22,10 @@ struct tzdata {
     uint64_t changed;     /* schedules that this scan has found */
     int64_t look_ms;      /* of the alarm; 0: no alarm is set */
     bool is_scanning, is_stopping;
-    bool is_outdated;   /* a scan is needed */
-    bool is_probe;      /* the scan only reads the next schedules */
-    bool has_schedules; /* as far as this server knows */
+    bool is_outdated;                  /* a scan is needed */
+    bool is_probe;                     /* the scan only reads the next schedules */
+    bool has_schedules;                /* as far as this server knows */
+    struct queue_change changes[PAGE]; /* of the page that was read */
 };
 
 static void scan_page(struct tzdata *tzdata);
@@ -97,7 +98,6 @@ static void on_run(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    static _Thread_local struct queue_change changes[PAGE];
     struct tzdata *tzdata = owner;
     size_t count = 0;
     (void)tag;
@@ -124,13 +124,13 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     buffer_append_slice(&tzdata->cursor, reply->cursor);
     for (size_t i = 0; i < reply->job_count; i++)
         if (scan_is_outdated(tzdata, &reply->jobs[i].job))
-            changes[count++] = (struct queue_change){.verb = QUEUE_RUN,
-                                                     .topic = slice_of(SCHEDULES_TOPIC),
-                                                     .id = reply->jobs[i].job.id,
-                                                     .priority = QUEUE_PRIORITY_UNSET};
+            tzdata->changes[count++] = (struct queue_change){.verb = QUEUE_RUN,
+                                                             .topic = slice_of(SCHEDULES_TOPIC),
+                                                             .id = reply->jobs[i].job.id,
+                                                             .priority = QUEUE_PRIORITY_UNSET};
     tzdata->changed += count;
     if (count)
-        queue_change(tzdata->queue, changes, count,
+        queue_change(tzdata->queue, tzdata->changes, count,
                      (struct queue_reply_to){.done = on_run, .owner = tzdata});
     else
         scan_continue(tzdata);

@@ -68,6 +68,7 @@ struct round {
         again; /* indices of fires that are pushed once more: over a dead job, or after a leased one */
     size_t again_count;
     struct queue_push *pushes;
+    struct queue_change *changes;   /* of jobs that are replaced, or of withdrawals */
     struct withdrawal *withdrawals; /* fires that a new time zone file leaves out */
     size_t withdrawal_count;
 };
@@ -149,6 +150,7 @@ static void round_fini(struct round *round)
     free(round->outcomes);
     free(round->again);
     free(round->pushes);
+    free(round->changes);
     free(round->withdrawals);
 }
 
@@ -391,19 +393,18 @@ static void on_requested(void *owner, uint64_t tag, const struct queue_reply *re
 /* Asks the holders of jobs that are replaced to end. This comes before the push, because a cancel removes a successor. */
 static void round_request(struct round *round)
 {
-    static _Thread_local struct queue_change changes[QUEUE_BATCH_MAX];
     size_t count = 0;
     for (size_t i = 0; i < round->again_count; i++)
         if (replaces_leased(round, round->again[i])) {
             const struct queue_push *push = &round->fires[round->again[i]].push;
-            changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
-                                                     .topic = push->topic,
-                                                     .id = push->id,
-                                                     .priority = QUEUE_PRIORITY_UNSET,
-                                                     .request = true};
+            round->changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                                            .topic = push->topic,
+                                                            .id = push->id,
+                                                            .priority = QUEUE_PRIORITY_UNSET,
+                                                            .request = true};
         }
     if (count)
-        queue_change(round->worker->options.queue, changes, count,
+        queue_change(round->worker->options.queue, round->changes, count,
                      (struct queue_reply_to){.done = on_requested, .owner = round});
     else
         round_push_once_more(round);
@@ -436,14 +437,13 @@ static void on_withdrawn(void *owner, uint64_t tag, const struct queue_reply *re
 
 static void round_withdraw(struct round *round)
 {
-    static _Thread_local struct queue_change changes[QUEUE_BATCH_MAX];
     for (size_t i = 0; i < round->withdrawal_count; i++)
-        changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
-                                           .topic = round->withdrawals[i].topic,
-                                           .id = slice_of(round->withdrawals[i].id),
-                                           .priority = QUEUE_PRIORITY_UNSET};
+        round->changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                                  .topic = round->withdrawals[i].topic,
+                                                  .id = slice_of(round->withdrawals[i].id),
+                                                  .priority = QUEUE_PRIORITY_UNSET};
     if (round->withdrawal_count)
-        queue_change(round->worker->options.queue, changes, round->withdrawal_count,
+        queue_change(round->worker->options.queue, round->changes, round->withdrawal_count,
                      (struct queue_reply_to){.done = on_withdrawn, .owner = round});
     else
         round_push(round);
@@ -538,12 +538,14 @@ static bool round_reserve(struct round *round)
         round->again = calloc(QUEUE_BATCH_MAX, sizeof *round->again);
     if (!round->pushes)
         round->pushes = calloc(QUEUE_BATCH_MAX, sizeof *round->pushes);
+    if (!round->changes)
+        round->changes = calloc(QUEUE_BATCH_MAX, sizeof *round->changes);
     if (!round->answers)
         round->answers = calloc(ROUND_MAX, sizeof *round->answers);
     if (!round->agains)
         round->agains = calloc(ROUND_MAX, sizeof *round->agains);
     return round->answers && round->agains && round->entries && round->fires && round->outcomes &&
-           round->again && round->pushes;
+           round->again && round->pushes && round->changes;
 }
 
 /* Returns the time of the store at a take. The clock of this machine may differ: if it is behind, a schedule would be

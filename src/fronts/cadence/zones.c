@@ -29,6 +29,7 @@ struct zones {
     int64_t version; /* 0: not known */
     struct timespec version_changed;
     ino_t version_inode;
+    char bytes[ZONE_FILE_BYTES_MAX]; /* of the file that is read */
 };
 
 /* ---- the version ---- */
@@ -118,7 +119,6 @@ void zones_free(struct zones *zones)
 /* Reads the file of a zone. */
 static bool zones_read(struct zones *zones, struct slice name, struct zone *out, struct stat *about)
 {
-    static _Thread_local char bytes[ZONE_FILE_BYTES_MAX];
     char path[512];
     if (snprintf(path, sizeof path, "%s/%.*s", zones->directory, ERROR_SHOWN(name, 100)) >=
         (int)sizeof path)
@@ -126,9 +126,9 @@ static bool zones_read(struct zones *zones, struct slice name, struct zone *out,
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
-    size_t len = fread(bytes, 1, sizeof bytes, file);
+    size_t len = fread(zones->bytes, 1, sizeof zones->bytes, file);
     bool is_good = !ferror(file) && fstat(fileno(file), about) == 0 && S_ISREG(about->st_mode) &&
-                   len < sizeof bytes && zone_parse(slice_make(bytes, len), out);
+                   len < sizeof zones->bytes && zone_parse(slice_make(zones->bytes, len), out);
     (void)fclose(file);
     return is_good;
 }

@@ -57,11 +57,10 @@ static const struct slice *label_of(struct shard_label *label, uint32_t shard)
 static void emit_times(const struct local *local, struct metric_page *page, int row, size_t offset,
                        const struct bucket_bounds *bounds)
 {
-    static _Thread_local struct shard_times times;
     metric_begin(page, &local_metrics[row]);
     for (uint32_t i = 0; i < local_shards(local); i++) {
         struct shard_label label = {0};
-        times = (struct shard_times){0};
+        struct shard_times times = {0};
         local_times(local, i, &times);
         metric_histogram_of(page, label_of(&label, i),
                             (const struct histogram *)(const void *)((char *)&times + offset),
@@ -131,8 +130,7 @@ static void emit_sums(const struct local *local, struct metric_page *page)
 /* Writes the checkpoint durations of all shards together. */
 static void emit_checkpoints(const struct local *local, struct metric_page *page)
 {
-    static _Thread_local struct shard_times times;
-    times = (struct shard_times){0};
+    struct shard_times times = {0};
     for (uint32_t i = 0; i < local_shards(local); i++)
         local_times(local, i, &times);
     metric_begin(page, &local_metrics[CHECKPOINT_DURATION]);

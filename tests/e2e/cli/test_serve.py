@@ -1,9 +1,11 @@
 """The server as a process: configuration, start, stop, signals, and its messages if it cannot start."""
 
 import os
+import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -368,3 +370,20 @@ def test_the_journal_gets_priorities_and_no_second_time(start_server):
     lines = server.log().splitlines()
     assert lines and all(re.match(r"<[3467]>level=\w+ event=", line) for line in lines), lines
     assert any(line.startswith('<6>level=info event=audit action="topic settings changed"') for line in lines)
+
+
+# ---- memory ----
+
+
+def thread_local_bytes(program):
+    """The size of the thread-local variables of a program, by its ELF header. Each thread gets memory for all of them, and the C library fills it with zeros."""
+    data = pathlib.Path(program).read_bytes()
+    headers, size, count = *struct.unpack_from("<Q", data, 32), *struct.unpack_from("<HH", data, 54)
+    for at in range(headers, headers + size * count, size):
+        if struct.unpack_from("<I", data, at)[0] == 7:  # PT_TLS
+            return struct.unpack_from("<Q", data, at + 40)[0]
+    return 0
+
+
+def test_threads_have_little_memory_of_their_own():
+    assert 0 < thread_local_bytes(BINARY) < 8192
