@@ -16,7 +16,7 @@ static const char MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'l', 'o', 'g'};
 
 enum {
     HEADER_USED_BYTES = 8 + 3 * 4 + STORE_IDENTITY_BYTES + 3 * 8,
-    FILL_BYTES = 1 << 20,
+    FILL_BYTES = 256 << 10,
     FILL_SYNC_BYTES = 4 << 20
 };
 

@@ -29,7 +29,7 @@
  * been synced, or it would not be torn.
  */
 
-enum { WINDOW_BYTES = 2 << 20 };
+enum { WINDOW_BYTES = 512 << 10 };
 
 int wal_reader_init(struct wal_reader *reader, const struct wal_disk *disk,
                     const struct wal_manifest *manifest, struct wal_files *files, char *error,
