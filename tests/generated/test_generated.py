@@ -25,6 +25,7 @@ HERE, PLACE = REPO / "tests" / "generated", REPO / "build-generated"
 GENERATOR = "7.25.0"
 PAGE = (REPO / "docs" / "clients.md").read_text(encoding="utf-8")
 WITHOUT = ["--global-property", "apiDocs=false,modelDocs=false,apiTests=false,modelTests=false"]  # files that nothing here reads
+NEWTONSOFT = "/usr/lib/cli/Newtonsoft.Json-5.0/Newtonsoft.Json.dll"
 BODY = bytes(range(256))
 
 
@@ -77,9 +78,23 @@ def java(place):
     return ["java", "-cp", "classes:lib/*", "Use"]
 
 
+def rust(place):
+    run("cargo", "build", "--quiet", "--locked", cwd=place)
+    return [place / "target" / "debug" / "use-tarry-api"]
+
+
+def csharp(place):
+    """Debian 12 does not have .NET. Its Mono has a compiler and all libraries that the client needs."""
+    names = ["System.Net.Http", "System.Web", "System.Runtime.Serialization", "System.ComponentModel.DataAnnotations", NEWTONSOFT]
+    sources = [*place.glob("tarry-api/src/TarryApi/**/*.cs"), *place.glob("*.cs")]
+    run("mcs", "-langversion:latest", "-warn:0", "-out:use.exe", *[f"-r:{name}" for name in names], *sources, cwd=place)
+    return ["mono", "use.exe"]
+
+
 # The language as the page names it, how its program is made, and what that needs.
 LANGUAGES = {
     "Python": (python, ["python3"]), "TypeScript": (typescript, ["node", "npm"]), "Go": (go, ["go"]), "Java": (java, ["javac"]),
+    "Rust": (rust, ["cargo"]), "C#": (csharp, ["mcs", "mono"]),
 }
 
 
