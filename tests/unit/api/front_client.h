@@ -59,7 +59,7 @@ static inline int client_count_of(const char *text, const char *what)
 static inline void client_receive_answers(struct client *client, int count)
 {
     while (client_count_of(client->text, "HTTP/1.1 ") < count)
-        assert_true(client_receive(client, 5000));
+        assert_true(client_receive(client, 60000));
     while (client_receive(client, 20))
         ;
 }

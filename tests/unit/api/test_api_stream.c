@@ -129,7 +129,7 @@ static void await_count(atomic_int *count, int wanted)
 static void client_receive_until(struct client *client, const char *what)
 {
     while (!strstr(client->text, what))
-        assert_true(client_receive(client, 5000));
+        assert_true(client_receive(client, 60000));
 }
 
 /* ---- claims ---- */

@@ -145,7 +145,7 @@ CLAIM(a_status_is_built_at_most_ten_times_a_second)
     for (int i = 0; i < 200; i++)
         client_write(&client, STATUS);
     while (client_count_of(client.text, "\"well\":true") < 200)
-        assert_true(client_receive(&client, 5000));
+        assert_true(client_receive(&client, 60000));
     assert_true(many.asked <= 3 + (clock_boot_us() - began_us) / 100000);
     client_hang_up(&client);
     many_stop(&server);
@@ -198,7 +198,7 @@ CLAIM(the_end_of_the_front_ends_listening)
     client_dial(&client, &server);
     client_write(&client, LIVE);
     while (!strstr(client.text, "event: snapshot"))
-        assert_true(client_receive(&client, 5000));
+        assert_true(client_receive(&client, 60000));
     assert_non_null(strstr(client.text, "event: history"));
     assert_non_null(strstr(client.text, "\"topics_left_out\":550"));
     many_stop(&server);
