@@ -161,6 +161,43 @@ static void second_of_two_answers_in_one_call_finds_the_lease_ended(void **state
     assert_int_equal(state_of("a"), JOB_READY);
 }
 
+/* A store may find the jobs of such a call by the places that they had when they were taken. */
+static void agains_in_one_call_find_extended_and_ended_leases(void **state)
+{
+    enum { JOBS = 6, EXTENDED = 1, ENDED = 3, CANCELLED = 4 };
+    static const char *const ids[JOBS] = {"a", "b", "c", "d", "e", "f"};
+    struct queue_answer answers[JOBS];
+    struct slice leases[JOBS];
+    const struct queue_again later = with_body("new");
+    (void)state;
+    if (lacks_again())
+        skip();
+    for (size_t i = 0; i < JOBS; i++) {
+        push(a_push(ids[i]));
+        leases[i] = take_for(ids[i], LEASE_MS);
+        answers[i] =
+            (struct queue_answer){.verb = QUEUE_AGAIN, .lease = leases[i], .again = &later};
+    }
+    assert_int_equal(extend(leases[EXTENDED], 2 * LEASE_MS), QUEUE_OK);
+    assert_int_equal(nack(leases[ENDED], 0, "no"), QUEUE_OK);
+    assert_int_equal(request_cancel(ids[CANCELLED]), QUEUE_REQUESTED);
+    struct queue_topic before = figures();
+    const struct queue_reply *reply = world_answer(w, answers, JOBS);
+    assert_string_equal(w->fault, "");
+    for (size_t i = 0; i < JOBS; i++)
+        assert_int_equal(reply->results[i].status, i == ENDED       ? QUEUE_LEASE_ENDED
+                                                   : i == CANCELLED ? QUEUE_CANCELLED
+                                                                    : QUEUE_CREATED);
+    struct queue_topic after = figures();
+    assert_int_equal(after.totals.acked, before.totals.acked + JOBS - 2);
+    assert_int_equal(after.totals.pushed, before.totals.pushed + JOBS - 2);
+    assert_int_equal(after.counts.ready, JOBS - 1);
+    assert_int_equal(after.counts.leased, 0);
+    assert_true(slice_is(job_of("b").body, "new"));
+    assert_true(slice_is(job_of("d").body, "body of d"));
+    assert_int_equal(state_of("e"), 0);
+}
+
 const struct CMUnitTest directed_again[] = {
     CLAIM(again_is_all_or_nothing),
     CLAIM(again_with_an_ended_lease_changes_nothing),
@@ -170,5 +207,6 @@ const struct CMUnitTest directed_again[] = {
     CLAIM(again_is_not_remembered_as_finished),
     CLAIM(again_has_room_in_a_topic_that_is_too_full),
     CLAIM(second_of_two_answers_in_one_call_finds_the_lease_ended),
+    CLAIM(agains_in_one_call_find_extended_and_ended_leases),
 };
 const size_t directed_again_count = sizeof directed_again / sizeof directed_again[0];

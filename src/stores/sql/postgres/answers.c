@@ -805,8 +805,8 @@ static void read_adopt(struct postgres_link *link, const PGresult *result)
     }
 }
 
-/* Counts a change for which the row has no counts: an ack, which removes one leased job, or no
- * change. */
+/* Counts a change for which the row has no counts: an ack, which removes one leased job, an ack
+ * that pushes the job again, or no change. */
 static void count_plain(struct postgres_link *link, const struct postgres_step *step,
                         const struct postgres_item *item, const PGresult *rows, int row)
 {
@@ -818,6 +818,9 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
         (step->statement == POSTGRES_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
+    } else if (step->statement == POSTGRES_AGAINS) {
+        counts[SQL_COUNT_LEASED] = -1;
+        counts[SQL_COUNT_ACKED] = counts[SQL_COUNT_PUSHED] = counts[SQL_COUNT_FRESH] = 1;
     }
     sql_effects_count(&link->context->effects, postgres_row_number(rows, row, DID_TOPIC), counts);
 }

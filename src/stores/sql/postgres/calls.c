@@ -24,7 +24,7 @@ void postgres_batches_init(struct postgres_link *link)
     postgres_batch_init(&link->leaves, "tt");
     postgres_batch_init(&link->ended, "ttilxx");
     postgres_batch_init(&link->batches, "liiiiiB");
-    postgres_batch_init(&link->agains, "iilllliliixx");
+    postgres_batch_init(&link->agains, "riilllliliixx");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -351,6 +351,7 @@ static bool add_again(struct sql_call *call, struct postgres_link *link, size_t 
     if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
         !postgres_batch_add(batch, call, i))
         return false;
+    postgres_array_number(array++, (int64_t)lease->row);
     array = add_lease(array, lease);
     postgres_array_number(array++, again->when.due);
     postgres_array_number(array++, again->when.ms);

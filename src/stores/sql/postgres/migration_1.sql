@@ -1450,36 +1450,46 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION tarry._agains(p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_kinds int[],
-  p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql
+-- The same for many jobs, each with the place of its row when it was taken. A row that is still there is found without an index, in topics that need
+-- nothing more. Rows that have moved since are looked up by their keys, and the rest is pushed one by one. NULL in place of the counts: an ack and a push.
+CREATE FUNCTION tarry._agains(p_rows tid[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
+  p_kinds int[], p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
-DECLARE r tarry._did; done boolean[]; now bigint := tarry.now_ms(); seqs bigint[];
+DECLARE r tarry._did; now bigint := tarry.now_ms(); seqs bigint[]; topics int[]; names text[]; ttls bigint[]; done bigint := 0; more bigint;
 BEGIN
   PERFORM pg_current_xact_id(); -- as tarry._number
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_topics)));
-  PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT u.topic, u.level FROM unnest(p_topics, p_levels) u(topic, level)
-    JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL ORDER BY 1, 2) w;
-  FOR r IN -- those that need nothing but the update
-    UPDATE tarry.job j SET due = a.new_due, seq = seqs[a.n], first_due = a.new_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0,
-        attempt = 0, state = 1, by_sql = false, expire = a.new_due + nullif(coalesce(j.ttl, a.topic_ttl), 0), error = NULL, history = NULL, consumer = NULL,
+  PERFORM tarry._level(w.topic, w.level) FROM (SELECT d.topic, d.level FROM (SELECT DISTINCT u.topic, u.level FROM unnest(p_topics, p_levels) u(topic, level)) d
+    JOIN tarry.topic t ON t.topic = d.topic AND t.name IS NOT NULL ORDER BY 1, 2) w;
+  SELECT array_agg(t.topic), array_agg(t.name), array_agg(t.ttl) INTO topics, names, ttls
+    FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
+    WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.flow = 0 AND t.history = 0;
+  FOR again IN 0 .. 1 LOOP
+    EXIT WHEN topics IS NULL;
+    IF again = 1 THEN
+      p_rows := ARRAY(SELECT (SELECT o.ctid FROM tarry.job o WHERE o.topic = u.topic AND o.level = u.level AND o.due = u.due AND o.seq = u.seq LIMIT 1)
+        FROM unnest(p_topics, p_levels, p_dues, p_seqs) WITH ORDINALITY u(topic, level, due, seq, n) ORDER BY u.n);
+    END IF;
+    RETURN QUERY UPDATE tarry.job j SET due = a.new_due, seq = seqs[a.n], first_due = a.new_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0,
+        server = 0, attempt = 0, state = 1, by_sql = false,
+        expire = a.new_due + nullif(coalesce(j.ttl, ttls[array_position(topics, j.topic)]), 0), error = NULL, history = NULL, consumer = NULL,
         content_type = CASE WHEN p_given[a.n] >= 2 THEN p_types[a.n] ELSE j.content_type END,
         body = CASE WHEN p_given[a.n] % 2 = 1 THEN p_bodies[a.n] ELSE j.body END, progress = NULL, tried = false
-      FROM (SELECT u.n, o.ctid AS place, o.attempt, t.name, t.ttl AS topic_ttl, tarry._due(now, u.kind, u.ms) AS new_due
-          FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_kinds, p_ms, p_priorities) WITH ORDINALITY
-              u(topic, level, due, seq, delivery, taken, kind, ms, priority, n)
-            JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.flow = 0 AND t.history = 0
-            JOIN tarry.job o ON o.topic = u.topic AND o.level = u.level AND o.due = u.due AND o.seq = u.seq AND o.delivery = u.delivery AND o.taken = u.taken
+      FROM (SELECT u.n, o.ctid AS place, o.attempt, tarry._due(now, u.kind, u.ms) AS new_due
+          FROM unnest(p_rows, p_deliveries, p_takens, p_kinds, p_ms, p_priorities) WITH ORDINALITY u("row", delivery, taken, kind, ms, priority, n)
+            JOIN tarry.job o ON o.ctid = u.row AND o.delivery = u.delivery AND o.taken = u.taken AND o.topic = ANY (topics)
           WHERE u.priority < 0 AND NOT tarry._is_far(now, u.kind, u.ms)) a
       WHERE j.ctid = a.place AND j.state = 3 AND j.lease_until > now AND j.level = j.priority AND j.next IS NULL AND NOT j.cancel_requested AND j.own IS NULL
         AND j.batch IS NULL AND j.grp IS NULL
-      RETURNING 'created', tarry._state(1, j.due, now), j.due, j.topic, j.expire, NULL, '{1,0,-1,0,0,1,1,0,0,0,0,0,0,0,0,0,0}'::bigint[], j.id, a.name,
-        NULL, NULL, a.attempt, NULL, a.n, NULL, NULL, NULL
-  LOOP
-    done[r.n] := true;
-    RETURN NEXT r;
+      RETURNING 'created', tarry._state(1, j.due, now), j.due, j.topic, j.expire, NULL::boolean, NULL::bigint[], j.id, names[array_position(topics, j.topic)],
+        NULL::bigint, NULL::boolean, a.attempt, NULL::bigint, a.n, NULL::bigint, NULL::int, NULL::bigint;
+    GET DIAGNOSTICS more = ROW_COUNT;
+    done := done + more;
+    IF done = cardinality(p_topics) THEN RETURN; END IF;
   END LOOP;
   FOR i IN 1 .. cardinality(p_topics) LOOP
-    CONTINUE WHEN done[i];
+    CONTINUE WHEN done > 0 AND EXISTS (SELECT FROM tarry.job j WHERE j.topic = p_topics[i] AND j.level = p_levels[i]
+      AND j.due = tarry._due(now, p_kinds[i], p_ms[i]) AND j.seq = seqs[i]);
     r := tarry._again(p_topics[i], p_levels[i], p_dues[i], p_seqs[i], p_deliveries[i], p_takens[i], p_kinds[i], p_ms[i], p_priorities[i], p_given[i],
       p_types[i], p_bodies[i]);
     r.n := i;
@@ -1997,7 +2007,7 @@ CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[]
   p_names text[], p_onces text[], p_once_fors bigint[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
-  remembers boolean[]; present boolean[]; used boolean[]; e tarry._did; done bigint := 0; numbers int[]; flows boolean[]; batches bigint[]; forms bytea[];
+  remembers boolean[]; present boolean[]; used boolean[]; are_new boolean := false; e tarry._did; done bigint := 0; numbers int[]; flows boolean[]; batches bigint[]; forms bytea[];
 BEGIN
   IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
@@ -2017,7 +2027,16 @@ BEGIN
     PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS level
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
-  IF p_onces IS NOT NULL THEN -- as tarry._push_once; no two items have the same one
+  IF p_onces IS NOT NULL AND NOT p_looks THEN -- most are new, so a plain insert is tried first
+    BEGIN
+      INSERT INTO tarry.finished (topic, id, until) SELECT topics[u.g], ' ' || u.once, now + u.span + 1
+        FROM unnest(p_groups, p_onces, p_once_fors, p_ms) WITH ORDINALITY u(g, once, span, ms, n)
+        WHERE u.once <> '' AND topics[u.g] IS NOT NULL AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) ORDER BY 1, 2;
+      are_new := true;
+    EXCEPTION WHEN unique_violation THEN NULL;
+    END;
+  END IF;
+  IF p_onces IS NOT NULL AND NOT are_new THEN -- as tarry._push_once; no two items have the same one
     WITH w AS (
       SELECT u.n, topics[u.g] AS topic, ' ' || u.once AS id, now + u.span + 1 AS until,
           coalesce(u.once <> '' AND topics[u.g] IS NOT NULL AND NOT tarry._is_far(now, p_kinds[u.g], u.ms), false) AS is_good

@@ -23,7 +23,7 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_ANSWERS] =
         CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, "
              "$17)",
-    [POSTGRES_AGAINS] = CALL "_agains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    [POSTGRES_AGAINS] = CALL "_agains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
     [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     [POSTGRES_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [POSTGRES_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
