@@ -368,3 +368,100 @@ def test_a_round_skips_a_job_whose_record_was_lost(shard):
     assert shard.group(GROUP_GET, "t", "g06")[1][:2] == (0, 2)
     shard.client.flushall()
     shard.hello()
+
+
+# ---- rounds of a strict topic ----
+
+NAMES = [f"g{number:02}" for number in range(40)]
+
+
+def strict_jobs(shard, count=2):
+    put(shard, strict=True)
+    for number in range(count):
+        shard.push("t", *[job(f"{name}-{number}", group=name) for name in NAMES])
+
+
+def ids_of(jobs):
+    return [found.id.decode() for found in jobs]
+
+
+def test_a_round_takes_one_job_of_each_strict_group(shard):
+    strict_jobs(shard)
+    assert ids_of(shard.take("t", 30)) == [f"{name}-0" for name in NAMES[:30]]
+    left = shard.take("t")
+    assert ids_of(left) == [f"{name}-0" for name in NAMES[30:]] and shard.take("t") == []
+    assert shard.stats("t").held_by == {HELD_GROUP_ORDER: 40}
+    shard.answer(*[(ACK, found.delivery) for found in left[5:]])
+    assert ids_of(shard.take("t")) == [f"{name}-1" for name in NAMES[35:]]
+    shard.push("t", job("late", group=NAMES[0]), job("first", group="new"))
+    assert ids_of(shard.take("t")) == ["first"] and shard.stats("t").held_by == {HELD_GROUP_ORDER: 36}
+
+
+def test_a_tried_job_comes_first_in_the_round_of_its_strict_group(shard):
+    strict_jobs(shard)
+    taken = shard.take("t")
+    ends = [(NACK, 0, b"no"), (RETURN, 0, b""), (NACK, 60_000, b"no"), (RETURN, 60_000, b"")]
+    shard.answer(*[(*ends[at % 5][:1], found.delivery, *ends[at % 5][1:]) if at % 5 < 4 else (ACK, found.delivery) for at, found in enumerate(taken)])
+    again = shard.take("t")
+    assert sorted(ids_of(again)) == sorted(f"{name}-{1 if at % 5 > 2 else 0}" for at, name in enumerate(NAMES) if at % 5 != 2)
+    assert {found.due for found in again if found.id.endswith(b"-0")} >= {found.due for found in taken if found.id.endswith(b"1-0")}
+    shard.answer(*[(ACK, found.delivery) for found in again])
+    shard.jump(61_000)
+    shard.advance_all()
+    assert sorted(ids_of(shard.take("t"))) == sorted(f"{name}-{[1, 1, 0, 0][at % 5]}" for at, name in enumerate(NAMES) if at % 5 < 4)
+
+
+def test_an_ack_with_a_hold_keeps_its_strict_group_back(shard):
+    strict_jobs(shard)
+    taken = shard.take("t")
+    shard.answer(*[(ACK, found.delivery) for found in taken[1:]], ((ACK, 60_000), taken[0].delivery))
+    assert len(shard.take("t")) == 39 and shard.get("t", "g00-1").held_by == HELD_HOLD
+
+
+def test_priorities_of_strict_groups_come_before_their_turns(shard):
+    strict_jobs(shard)
+    shard.push("t", *[job(f"{name}-urgent", group=name, priority=1) for name in NAMES[::2]])
+    assert ids_of(shard.take("t")) == [f"{name}-urgent" for name in NAMES[::2]] + [f"{name}-0" for name in NAMES[1::2]]
+
+
+def test_a_lost_record_does_not_stop_its_strict_group(shard):
+    strict_jobs(shard)
+    shard.client.hdel(f"{shard.tag}:job:t", "g05-0")
+    shard.check = False
+    assert len(shard.take("t")) == 40
+    assert shard.group(GROUP_GET, "t", "g05")[1][:2] == (0, 1)
+    shard.client.flushall()
+    shard.hello()
+
+
+@pytest.mark.parametrize("limits", [{}, {"strict": True}, {"strict": True, "group_limit": 8}, {"group_limit": 16}, {"group_rate": (800, 1)}])
+def test_jobs_for_many_groups_join_their_lines(shard, limits):
+    """Of groups that are new, are served, wait for their only job, have other priorities, and of one without a name."""
+    put(shard, **limits)
+    for name in (*NAMES[:20], None):
+        shard.push("t", job(f"{name}-0", group=name))
+    taken = shard.take("t", 12)
+    shard.push("t", *[job(f"{name}-p{priority}", group=name, priority=priority) for name in NAMES[:30:3] for priority in (300, 2)])
+    for number in (1, 2):
+        shard.push("t", *[job(f"{name}-{number}", group=name) for name in (*NAMES, None)])
+    shard.answer(*[(ACK, found.delivery) for found in taken[::2]], *[(NACK, found.delivery, 0, b"no") for found in taken[1::2]])
+    seen, last = [], {}
+    while len(seen) < 21 + 20 + 82 - 6:
+        found = shard.take("t")
+        for one in found:
+            name, number = one.id.decode().rsplit("-", 1)
+            if number.isdigit():
+                assert not limits.get("strict") or last.get(name, -1) < int(number)
+                last[name] = int(number)
+        seen += found
+        shard.answer(*[(ACK, one.delivery) for one in found])
+        shard.jump(200)
+    assert len({found.id for found in seen}) == len(seen)
+
+
+def test_a_push_to_lines_that_grow_is_one_command_for_each(shard):
+    shard.check = False
+    strict_jobs(shard)
+    found = commands(shard, lambda: shard.push("t", *[job(f"{name}-2", group=name) for name in NAMES]))
+    assert found["cmdstat_zadd"] == 40 and sum(found.values()) < 55
+    shard.check = True

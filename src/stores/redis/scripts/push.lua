@@ -18,11 +18,7 @@ local function hang_new()
         later, first, last = nil, NONE, 0
     end
     if ready then
-        if t.flow then
-            local groups = {}
-            for _, words in pairs(ready) do groups[#groups + 1] = words.group end
-            if #groups > 0 then flow.load(t, groups) end
-        end
+        if t.flow then ready = flow.ready_added_all(t, ready) end
         for _, words in pairs(ready) do ready_add(t, words.priority, words, words.group) end
         ready = nil
     end
@@ -119,7 +115,7 @@ local function hang_later(id, flags, priority, sequence, due, record)
     local lane = group and flow.lane(priority, group) or priority
     local words = ready[lane]
     if not words then
-        words = {priority = priority, group = group}
+        words = {priority = priority, group = group, due = now}
         ready[lane] = words
     end
     local at = #words

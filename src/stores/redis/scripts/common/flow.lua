@@ -9,12 +9,16 @@ local GROUP = '>BI4I4I6I7I6I4B'     -- bits, in flight, tried, pass, bucket, end
 local IN_TURNS, IN_WAKES, SHUT = 1, 2, 4 -- bits; what holds its ready jobs
 local TURN, TURN_BYTES = '>I6I6I6I6', 24 -- load, pass, then the head: due and sequence of the first ready job of a priority; then the name of the group
 local OWN = '>BI4I4BI4I6BI6'        -- weight, limit, count and unit of rate, burst, max_jobs, paused, its end by the wall clock
-local OWN_BYTES, GROUP_BYTES, HEAD_BYTES, PASS_AT, FULL_AT, READY_AT = 27, 33, 14, 10, 16, 29
+local OWN_BYTES, GROUP_BYTES, HEAD_BYTES, TRIED_AT, PASS_AT, FULL_AT, READY_AT = 27, 33, 14, 6, 10, 16, 29
 local NOTHING_LEFT = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- no tried jobs, a full bucket, no hold
+local NO_BUCKET = '\0\0\0\0\0\0\0\0\0\0\0\0\0' -- and no hold
 local NO_DUE = '\0\0\0\0\0\0' -- of the head of a tried job (flow.score_of)
+local NO_LOAD, FIRST_TURN = '\0\0\0\0\0\0', '\1\0\0\0\0\0\0\0\0' -- in turns, without jobs in flight and tried ones
 local STEP = 10000
 local UNIT_US = {1000000, 60000000, 3600000000}
 local LIMIT, RATE, GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD = 1, 2, 3, 4, 5, 6, 7 -- enum flow_held
+local IN_ORDER = SHUT * GROUP_ORDER -- bits of a group of a strict topic whose ready jobs wait for the end of one
+local LAST_LEASE = '\24\0\0\0\1\0\0\0\0' -- the same with one job in flight and no tried jobs
 local SHUT_BY = {GROUP_LIMIT, GROUP_RATE, GROUP_PAUSED, GROUP_ORDER, HOLD}
 local NO_FLOW = {limit = 0, count = 0, unit = 0, burst = 0, group_limit = 0, group_count = 0, group_unit = 0, group_burst = 0, group_jobs = 0}
 local NOTHING = {}
@@ -216,7 +220,7 @@ local function first_priority(g)
     local first, tried = nil, nil
     for priority, head in pairs(g.heads) do
         if sub(head, 1, 6) == NO_DUE then
-            if not tried or head < g.heads[tried] then tried = priority end
+            if not tried or unpack_from('>I6', head, 7) < unpack_from('>I6', g.heads[tried], 7) then tried = priority end
         elseif not first or priority < first then
             first = priority
         end
@@ -309,7 +313,7 @@ end
 
 -- Returns the name that T:priorities and T:ready have for the ready jobs of a priority and a group.
 function flow.lane(priority, group)
-    return group == '' and priority or priority .. ':' .. group
+    return group == '' and priority or text_of(priority) .. ':' .. group
 end
 
 function flow.lane_read(lane)
@@ -367,6 +371,79 @@ function flow.ready_added(t, priority, name, words)
         end
     end
     if at then g.heads[priority] = flow.head(words[at], first) end
+end
+
+-- Returns the text of a group whose line of ready jobs grows behind its first job, and what holds it (0: nothing); nil: its first job may be another one.
+local function text_grown(text, line)
+    local bits, ready, priority, due = byte(text), unpack_from('>I4xI2I6', text, READY_AT)
+    if priority ~= line.priority or due > line.due or bits < SHUT and bits % 2 == 0 then return nil end
+    return sub(text, 1, READY_AT - 1) .. pack('>I4', ready + #line / 2) .. sub(text, GROUP_BYTES), bits % 2 == 0 and floor(bits / SHUT) or 0
+end
+
+-- Returns the text of a group that had no ready job, what holds it (0: nothing), and its turn; nil: more may hold it. `text`: false: it is new.
+local function text_begun(t, text, line)
+    local by, before, load = 0, FIRST_TURN .. pack('>I6', t.flow.pass), NO_LOAD
+    if text then
+        local _, rules = rules_of(t)
+        local in_flight, _, pass = unpack_from('>I4I4I6', text, 2)
+        if byte(text) > 0 or in_flight == 0 or sub(text, FULL_AT, READY_AT - 1) ~= NO_BUCKET then return nil end
+        if is_strict(t) then by = GROUP_ORDER elseif rules.limit > 0 then return nil end
+        before = char(by > 0 and SHUT * by or IN_TURNS) .. sub(text, 2, PASS_AT - 1) .. pack('>I6', max(pass, t.flow.pass))
+        load = pack('>I6', in_flight * STEP)
+    end
+    local head = flow.head(line[2], line.due)
+    local turn = by == 0 and load .. sub(before, PASS_AT) .. head .. line.group
+    return before .. NO_BUCKET .. pack('>I4BI2', #line / 2, 1, line.priority) .. head, by, turn
+end
+
+-- Adds new jobs to lines of ready jobs, of groups without settings for which that needs no tables. `lines`: by lane {due, member, …} with `priority`, `group`, and
+-- `due`, the same of all: a new job is behind those that have the same due. Returns the others.
+function flow.ready_added_all(t, lines)
+    if not is_grouped(t) then return lines end
+    local names, lane_of, others, left, known = {}, {}, {}, {}, t.known_groups or NOTHING
+    for lane, line in pairs(lines) do
+        local name = line.group
+        if not name or known[name] or lane_of[name] then
+            others[lane] = line
+        else
+            lane_of[name], names[#names + 1] = lane, name
+        end
+    end
+    local texts, owns = ask_many('HMGET', t.groups, names), t.flow.has_own and ask_many('HMGET', t.group_settings, names)
+    local stored, turns, lanes, jobs, open, shut = {}, {}, {}, 0, t.flow.open, t.flow.shut
+    for i = 1, #names do
+        local name, text, at = names[i], texts[i], #stored
+        local lane = lane_of[name]
+        local line, new, by, turn = lines[lane], nil, nil, nil
+        if owns and owns[i] then
+            new = nil
+        elseif text and #text == GROUP_BYTES + HEAD_BYTES then
+            new, by = text_grown(text, line)
+        elseif not text or #text == GROUP_BYTES then
+            new, by, turn = text_begun(t, text, line)
+            if new then lanes[#lanes + 1], lanes[#lanes + 2] = text_of(line.priority), lane end
+        end
+        if new then
+            local added = #line / 2
+            stored[at + 1], stored[at + 2], jobs = name, new, jobs + added
+            if by > 0 then shut[by] = shut[by] + added else open = open + added end
+            if turn then
+                local to = list_of(turns, line.priority)
+                at = #to
+                to[at + 1], to[at + 2] = '0', turn
+            end
+            call_many('ZADD', t.ready_of .. lane, line)
+        else
+            others[lane], left[#left + 1] = line, name
+        end
+    end
+    for priority, words in pairs(turns) do call_many('ZADD', t.turns .. priority, words) end
+    call_many('ZADD', t.priorities, lanes)
+    call_many('HSET', t.groups, stored)
+    count(t, 'ready', jobs)
+    t.flow.open = open
+    flow.load(t, left)
+    return others
 end
 
 -- `count` ready jobs were removed; `number`: the sequence of the only one, or nil.
@@ -512,15 +589,26 @@ function flow.released(t, name)
     g.in_flight = max(0, g.in_flight - 1)
 end
 
--- Releases jobs of groups without settings that have their turn and ready jobs of one priority, or no ready jobs and nothing to wait for: this needs no
--- tables. `times`: jobs of each. Returns the names of the others.
+-- Returns the entry of a group in T:turns, from its text with one head.
+local function turn_in(load, text, name)
+    return load .. sub(text, PASS_AT, PASS_AT + 5) .. sub(text, GROUP_BYTES + 3) .. name
+end
+
+-- Releases jobs of groups without settings that have their turn and ready jobs of one priority, or no ready jobs and nothing to wait for, or that get their turn
+-- in a strict topic: this needs no tables. `times`: jobs of each. Returns the names of the others.
 local function release_open(t, names, times)
     local texts, owns = ask_many('HMGET', t.groups, names), t.flow.has_own and ask_many('HMGET', t.group_settings, names)
-    local others, stored, gone, out, into, loads, flights = {}, {}, {}, {}, {}, {}, {}
+    local others, stored, gone, out, into, loads, flights, opened = {}, {}, {}, {}, {}, {}, {}, 0
     for i = 1, #names do
         local name, text = names[i], texts[i]
         if not text or owns and owns[i] then
             others[#others + 1] = name
+        elseif #text == GROUP_BYTES + HEAD_BYTES and sub(text, 1, PASS_AT - 1) == LAST_LEASE and sub(text, FULL_AT, READY_AT - 1) == NO_BUCKET then
+            local ready, _, priority = unpack_from('>I4BI2', text, READY_AT)
+            local to, at = list_of(into, priority), #stored
+            stored[at + 1], stored[at + 2], opened = name, FIRST_TURN .. sub(text, PASS_AT), opened + ready
+            at = #to
+            to[at + 1], to[at + 2] = '0', turn_in(NO_LOAD, text, name)
         elseif #text == GROUP_BYTES and byte(text) == 0 then
             local left = max(0, unpack_from('>I4', text, 2) - times[name])
             if left > 0 then
@@ -534,16 +622,11 @@ local function release_open(t, names, times)
         elseif #text == GROUP_BYTES + HEAD_BYTES and byte(text) == IN_TURNS then
             local in_flight, high, low = unpack_from('>I4', text, 2), byte(text, GROUP_BYTES + 1, GROUP_BYTES + 2)
             local left, priority = max(0, in_flight - times[name]), 256 * high + low
-            local turn = sub(text, PASS_AT, PASS_AT + 5) .. sub(text, GROUP_BYTES + 3) .. name
-            local from, to = out[priority], into[priority]
-            if not from then
-                from, to = {}, {}
-                out[priority], into[priority] = from, to
-            end
+            local from, to = list_of(out, priority), list_of(into, priority)
             loads[in_flight] = loads[in_flight] or pack('>I6', in_flight * STEP)
             if not flights[left] then loads[left], flights[left] = loads[left] or pack('>I6', left * STEP), pack('>BI4', IN_TURNS, left) end
             local at = #to
-            from[#from + 1], to[at + 1], to[at + 2] = loads[in_flight] .. turn, '0', loads[left] .. turn
+            from[#from + 1], to[at + 1], to[at + 2] = turn_in(loads[in_flight], text, name), '0', turn_in(loads[left], text, name)
             at = #stored
             stored[at + 1], stored[at + 2] = name, flights[left] .. sub(text, 6)
         else
@@ -554,6 +637,7 @@ local function release_open(t, names, times)
     for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
     call_many('HSET', t.groups, stored)
     call_many('HDEL', t.groups, gone)
+    t.flow.open, t.flow.shut[GROUP_ORDER] = t.flow.open + opened, t.flow.shut[GROUP_ORDER] - opened
     return others
 end
 
@@ -678,10 +762,11 @@ end
 local ROUND_MIN = 16
 
 -- Returns a round: the first of the groups with these entries of T:turns, as many as have equal loads, ready jobs of one priority, and no limits. Each of them is
--- served once before any is served again. nil: there are too few of them.
+-- served once before any is served again; in a strict topic, which serves no group with a job in flight, that is all. nil: there are too few of them.
 function flow.round(t, turns, most)
     local _, rules = rules_of(t)
-    if is_strict(t) or t.flow.has_own or rules.limit > 0 or rules.interval > 0 or #turns < min(most, ROUND_MIN) or #turns == 0 then return nil end
+    local least = min(most, is_strict(t) and 1 or ROUND_MIN)
+    if t.flow.has_own or rules.limit > 0 and not is_strict(t) or rules.interval > 0 or #turns < least or #turns == 0 then return nil end
     local names, load, known = {}, sub(turns[1], 1, 6), t.known_groups or NOTHING
     for i = 1, #turns do
         local name = sub(turns[i], TURN_BYTES + 1)
@@ -697,39 +782,44 @@ function flow.round(t, turns, most)
             break
         end
     end
-    if #names < min(most, ROUND_MIN) then return nil end
+    if #names < least or #names == 0 then return nil end
     return {names = names, texts = texts, turns = turns, load = load}
 end
 
--- Notes that the first `count` groups of a round were served: they are in the next one of their loads. `keys`: of their lines of ready jobs, of which `lines`
--- are the first two jobs: {member, due, member, due}. `places[i]` is false if the record of the job was lost.
+-- Notes that the first `count_of` groups of a round were served: they are in the next one of their loads, or wait for the end of their job in a strict topic.
+-- `keys`: of their lines of ready jobs, of which `lines` are the first two jobs: {member, due, member, due}. `places[i]` is false if the record of the job was lost.
 function flow.round_end(t, priority, round, keys, lines, count_of, places)
-    local in_flight = unpack_from('>I6', round.load) / STEP
-    local begun, flights, load = char(IN_TURNS) .. pack('>I4', in_flight + 1), pack('>I4', in_flight + 1), pack('>I6', (in_flight + 1) * STEP)
-    local out, into, stored, emptied, lanes, open = {}, {}, {}, {}, {}, 0
+    local in_flight, strict = unpack_from('>I6', round.load) / STEP, is_strict(t)
+    local flights, load = pack('>I4', in_flight + 1), pack('>I6', (in_flight + 1) * STEP)
+    local begun = char(strict and IN_ORDER or IN_TURNS) .. flights
+    local out, into, stored, emptied, lanes, open, shut = {}, {}, {}, {}, {}, 0, 0
     for i = 1, count_of do
         local name, text, line = round.names[i], round.texts[i], lines[i]
-        local pass, rest, ready = unpack_from('>I6c13I4', text, PASS_AT)
+        local tried, pass, rest, ready = unpack_from('>c4I6c13I4', text, TRIED_AT)
         local following, left, at = line[3], 0, 2 * i
+        if strict and line[2] == '0' then tried = pack('>I4', max(0, unpack_from('>I4', tried) - 1)) end
         t.flow.pass, out[i] = pass, round.turns[i]
         if following then
             left = ready > 1 and ready - 1 or 1
             local later = pack('>I6c13I4c3I6c6', pass + STEP, rest, left, sub(text, GROUP_BYTES, GROUP_BYTES + 2), line[4] + 0, following) -- from PASS_AT on
-            local to = #into
-            stored[at] = begun .. sub(text, 6, 9) .. later
-            into[to + 1], into[to + 2] = '0', load .. sub(later, 1, 6) .. sub(later, 27) .. name
+            stored[at] = begun .. tried .. later
+            if not strict then
+                local to = #into
+                into[to + 1], into[to + 2] = '0', load .. sub(later, 1, 6) .. sub(later, 27) .. name
+            end
             call('ZREMRANGEBYRANK', keys[i], '0', '0')
         else
-            stored[at] = '\0' .. flights .. sub(text, 6, 9) .. pack('>I6', pass + STEP) .. rest .. '\0\0\0\0\0'
+            stored[at] = '\0' .. flights .. tried .. pack('>I6', pass + STEP) .. rest .. '\0\0\0\0\0'
             emptied[#emptied + 1], lanes[#lanes + 1] = keys[i], flow.lane(priority, name)
         end
-        stored[at - 1], open = name, open + left - ready
+        stored[at - 1], open, shut = name, open - ready, shut + left
     end
     call_many('ZREM', t.turns .. priority, out)
     call_many('ZADD', t.turns .. priority, into)
     call_many('HSET', t.groups, stored)
     if #emptied > 0 then call('DEL', unpack(emptied)) end
     call_many('ZREM', t.priorities, lanes)
+    if strict then t.flow.shut[GROUP_ORDER] = t.flow.shut[GROUP_ORDER] + shut else open = open + shut end
     t.flow.open = t.flow.open + open
     count(t, 'ready', -count_of)
     for i = 1, count_of do

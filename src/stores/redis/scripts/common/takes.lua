@@ -385,7 +385,7 @@ local function take_round(priority, round, expires)
         local line = call('ZRANGE', key, '0', '1', 'WITHSCORES')
         local member, due = line[1], line[2]
         if not member or due + 0 > latest then break end
-        members[i], keys[i], lines[i], places[i], dues[i] = member, key, line, flow.place(t, name), due
+        members[i], keys[i], lines[i], places[i], dues[i] = member, key, line, flow.place(t, name), due ~= '0' and due -- of a tried job of a strict topic, the score is not the due
     end
     local wanted = #members
     local n = wanted > 0 and lease_members(members, expires) or 0
