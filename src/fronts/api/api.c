@@ -12,6 +12,7 @@ static bool open_front(struct http_front *front)
     if (!api)
         return false;
     list_init(&api->batches);
+    list_init(&api->changes);
     buffer_init(&api->event_text, 64 * 1024);
     front->rooms[HTTP_ROOM_API] = api;
     return true;
@@ -23,6 +24,7 @@ static void close_front(struct http_front *front)
     if (!api)
         return;
     api_batches_end(front);
+    api_changes_end(front);
     free(api->pushes);
     free(api->push_batches);
     free(api->answers);

@@ -4,6 +4,7 @@
 #include "api/routes.h"
 #include "api/state.h"
 #include "api/sweep.h"
+#include "net/reactor.h"
 #include "queue/filter.h"
 #include "queue/status.h"
 
@@ -141,9 +142,15 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
 }
 
 /* A change of many jobs in progress. The queue gets CHANGES_AT_ONCE of them at a time, the next ones after the reply, so
- * that other clients of the loop do not wait for all of them. */
+ * that other clients of the loop do not wait for all of them. Each group of a large call is a piece of a task, so the
+ * groups of several calls do not follow each other in one iteration. */
 struct bulk_change {
+    struct reactor_task task;
+    struct list list; /* in api_front.changes, while a piece waits */
     struct http_front *front;
+    bool is_submitting;        /* within a piece, so a reply does not free it */
+    bool is_replied;           /* within that piece */
+    enum queue_status refusal; /* of the call as a whole; QUEUE_OK: none */
     uint64_t tag;
     struct queue_change change;
     uint32_t count, next; /* `next` of them are done */
@@ -158,8 +165,6 @@ static void bulk_change_free(struct bulk_change *bulk)
     free(bulk->ids);
     free(bulk);
 }
-
-static void change_some(struct bulk_change *bulk);
 
 /* Adds the results of a group, and of the rest if the queue refused the group as a whole. */
 static void note_changed(struct bulk_change *bulk, const struct queue_reply *reply)
@@ -185,23 +190,31 @@ static void bulk_change_answer(struct bulk_change *bulk, struct http_exchange *e
     bulk_change_free(bulk);
 }
 
-static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+/* Answers the call if all of its groups are done. Returns whether more is left; if not, the call is freed. */
+static bool bulk_change_has_more(struct bulk_change *bulk)
 {
-    struct bulk_change *bulk = owner;
     struct http_exchange *exchange = http_exchange_find(bulk->front, bulk->tag);
-    (void)tag;
-    if (!bulk->next && reply->status != QUEUE_OK) {
+    bulk->is_replied = false;
+    if (bulk->refusal != QUEUE_OK) {
         http_exchange_let_go(exchange);
-        http_answer_refusal(exchange, reply->status, NULL, 0);
+        http_answer_refusal(exchange, bulk->refusal, NULL, 0);
         bulk_change_free(bulk);
-        return;
+        return false;
     }
-    note_changed(bulk, reply);
     if (bulk->next < bulk->count)
-        change_some(bulk);
-    else
-        bulk_change_answer(bulk, exchange);
+        return true;
+    bulk_change_answer(bulk, exchange);
+    return false;
 }
+
+/* Gives the next group to the queue at the end of the iteration. */
+static void bulk_change_add(struct bulk_change *bulk)
+{
+    list_add_last(&api_front_of(bulk->front)->changes, &bulk->list);
+    reactor_add_task(bulk->front->reactor, &bulk->task);
+}
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply);
 
 static void change_some(struct bulk_change *bulk)
 {
@@ -220,6 +233,44 @@ static void change_some(struct bulk_change *bulk)
     queue_change(bulk->front->queue, changes, count, reply_to);
 }
 
+static bool bulk_change_piece(struct reactor_task *task)
+{
+    struct bulk_change *bulk = list_entry(task, struct bulk_change, task);
+    list_remove(&bulk->list);
+    bulk->is_submitting = true;
+    change_some(bulk);
+    bulk->is_submitting = false;
+    if (!bulk->is_replied || !bulk_change_has_more(bulk))
+        return false;
+    list_add_last(&api_front_of(bulk->front)->changes, &bulk->list);
+    return true;
+}
+
+void api_changes_end(struct http_front *front)
+{
+    struct list *changes = &api_front_of(front)->changes;
+    while (!list_is_empty(changes)) {
+        struct bulk_change *bulk = list_entry(changes->next, struct bulk_change, list);
+        list_remove(&bulk->list);
+        reactor_remove_task(&bulk->task);
+        bulk_change_free(bulk);
+    }
+}
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct bulk_change *bulk = owner;
+    (void)tag;
+    if (!bulk->next && reply->status != QUEUE_OK)
+        bulk->refusal = reply->status;
+    else
+        note_changed(bulk, reply);
+    if (bulk->is_submitting)
+        bulk->is_replied = true;
+    else if (bulk_change_has_more(bulk))
+        bulk_change_add(bulk);
+}
+
 /* Copies the topic and the ids, which are needed after the handler. Returns NULL if out of memory. */
 static struct bulk_change *bulk_change_new(const struct ids_reading *reading,
                                            const struct queue_change *change)
@@ -235,6 +286,10 @@ static struct bulk_change *bulk_change_new(const struct ids_reading *reading,
         return NULL;
     }
     char *at = bulk->text;
+    bulk->task.piece = bulk_change_piece;
+    list_init(&bulk->task.list);
+    list_init(&bulk->list);
+    bulk->refusal = QUEUE_OK;
     bulk->front = reading->call->front;
     bulk->tag = http_exchange_tag(reading->call->exchange);
     bulk->change = *change;
@@ -260,11 +315,13 @@ static bool change_all(const struct ids_reading *reading)
     struct bulk_change *bulk = bulk_change_new(reading, &change);
     if (!bulk)
         return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (reading->count > CHANGES_AT_ONCE) {
-        http_gate_keep(call->exchange, call->caller);
-        http_exchange_hold_back(call->exchange);
+    if (reading->count <= CHANGES_AT_ONCE) {
+        change_some(bulk);
+        return true;
     }
-    change_some(bulk);
+    http_gate_keep(call->exchange, call->caller);
+    http_exchange_hold_back(call->exchange);
+    bulk_change_add(bulk);
     return true;
 }
 

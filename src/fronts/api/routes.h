@@ -29,5 +29,7 @@ extern const struct http_route api_events_routes[];
 
 /* Drops the pushes of many jobs in progress. For an ending front. */
 void api_batches_end(struct http_front *front);
+/* Frees the changes whose next group waits for its place in an iteration, when the front closes. */
+void api_changes_end(struct http_front *front);
 
 #endif

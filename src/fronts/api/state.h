@@ -16,6 +16,7 @@ struct api_front {
     struct buffer event_text;         /* last event that was sent, as JSON */
     uint64_t event_serial;            /* serial of that event */
     struct list batches;              /* pushes of many jobs in progress; see batch_push.c */
+    struct list changes;              /* changes by many ids whose next group waits; see bulk.c */
     uint32_t sweep_count;             /* changes by a filter in progress */
 };
 
