@@ -80,6 +80,7 @@ void rig_age(void);
 void test_jobs_released_for_ever_do_not_grow_the_disk(void **state);
 void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state);
 void test_an_interrupted_purge_reports_its_progress(void **state);
+void test_an_interrupted_delete_of_a_topic_reports_its_progress(void **state);
 /* regressions_time.c: When a job is due. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state);
 void test_a_restart_adds_nothing_to_a_delay(void **state);

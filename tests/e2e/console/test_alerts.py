@@ -100,6 +100,12 @@ def test_promtool_finds_the_rules_right():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_each_alert_is_raised_by_series_of_the_tests():
+    alerts = set(re.findall(r"alert: (\w+)", RULES.read_text(encoding="utf-8")))
+    assert len(alerts) > 20
+    assert set(re.findall(r'labels: \'\{alertname="(\w+)"', TESTS.read_text(encoding="utf-8"))) == alerts
+
+
 def test_promtool_finds_the_page_right(watched):
     for server in watched[:2]:
         page = server.client().call("GET", "/metrics").body

@@ -1,7 +1,9 @@
 """Directories of a newer format are refused with a sentence that helps."""
 
+import re
+
 import pytest
-from server import StartFailed
+from server import REPO, StartFailed
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 REFUSAL = "data directory '{}' has format {} and this version reads up to {}; use the version that wrote it, or a newer one"
@@ -20,3 +22,10 @@ def test_rejects_a_newer_format_with_advice(start_server):
     assert checked.returncode == 1 and REFUSAL.format(server.data, 2, 1) in checked.stderr
     manifest.write_text(before)
     server.start()
+
+
+def test_the_page_documents_the_format_that_a_server_writes(start_server):
+    page = (REPO / "docs" / "operations" / "upgrade.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"This version reads and writes format (\d+)", page)
+    (written,) = re.findall(r"\bformat=(\d+)", (start_server(*FLAGS).data / "MANIFEST").read_text())
+    assert documented == written

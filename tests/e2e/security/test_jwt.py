@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import signal
 import subprocess
 import time
 
@@ -179,6 +180,18 @@ def test_without_keys_yet_it_is_503_and_a_stop_is_quick(start_server, issuer):
         began = time.monotonic()
         server.terminate()
         assert time.monotonic() - began < 4 * slack()
+
+
+def test_the_keys_stay_in_force_while_their_file_cannot_be_read(start_server, issuer, tmp_path):
+    issuer.key()
+    keys = tmp_path / "keys.json"
+    keys.write_text(issuer.jwks())
+    server = start_server(*flags_of(issuer, keys))
+    keys.write_text('{"keys":')
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: 'event="tokens not read"' in server.log())
+    assert "issuer keys not read" not in server.log()
+    assert push(server, issuer.token()).status == 201
 
 
 def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer, tmp_path):

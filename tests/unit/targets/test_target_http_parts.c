@@ -3,6 +3,7 @@
 
 #include "unit/cases.h"
 #include "unit/claim.h"
+#include "unit/guard/guard_rig.h"
 
 #include <stdlib.h>
 
@@ -83,6 +84,37 @@ CLAIM(an_answer_is_read_up_to_its_bound)
     assert_int_equal(lines, TARGET_ANSWER_HEADER_BYTES_MAX / 1000);
     assert_true(target_answer_add_body(&answer, TARGET_ANSWER_BODY_BYTES_MAX));
     assert_false(target_answer_add_body(&answer, 1));
+}
+
+/* With a pin that it could not parse, libcurl once failed before any connection, and the report
+ * blamed the peer. */
+CLAIM(a_fault_of_libcurl_is_not_blamed_on_the_peer)
+{
+    static const struct {
+        CURLcode code;
+        bool has_begun;
+        enum target_outcome outcome;
+        bool is_ailing;
+        const char *error;
+    } rows[] = {
+        {CURLE_SETOPT_OPTION_SYNTAX, false, TARGET_UNSENT, false, "libcurl failed with error 49: "},
+        {CURLE_BAD_FUNCTION_ARGUMENT, true, TARGET_FAILED, false, "libcurl failed with error 43: "},
+        {CURLE_OUT_OF_MEMORY, false, TARGET_UNSENT, false, "out of memory"},
+        {CURLE_GOT_NOTHING, true, TARGET_FAILED, true, "closed without an answer"},
+        {CURLE_SSL_CONNECT_ERROR, true, TARGET_FAILED, true, "tls handshake failed"},
+    };
+    struct guard *guard = guard_rig_open("allow-host = *\n");
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct target_transfer *transfer = target_transfer_new(guard, false, "1", NULL);
+        const struct target_report *report = &transfer->report;
+        transfer->has_begun = rows[i].has_begun;
+        target_transfer_evaluate(transfer, rows[i].code);
+        CASE_HOLDS(rows[i].error, report->outcome == rows[i].outcome);
+        CASE_HOLDS(rows[i].error, report->is_ailing == rows[i].is_ailing);
+        CASE_HOLDS(report->error, strstr(report->error, rows[i].error) == report->error);
+        target_transfer_free(transfer);
+    }
+    guard_free(guard);
 }
 
 CLAIMS_MAIN(NULL, NULL)
