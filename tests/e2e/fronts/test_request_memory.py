@@ -2,12 +2,16 @@
 
 import contextlib
 import re
+import select
 import socket
 import ssl
+import struct
 import time
 
+import frames
 import pytest
 from certificates import Authority
+from frames import Peer
 from server import IS_SANITIZED, eventually
 
 MIB = 1 << 20
@@ -75,8 +79,52 @@ def pour(connections, data):
         time.sleep(0.002)
 
 
+def readings_of(server, client):
+    """The bytes of requests and of the process, again and again until the server does no more for its clients."""
+    requests, resident = [], []
+    while len(requests) < 20 or len(set(requests[-20:])) > 1:
+        requests.append(client.good("GET", "/v1/server")["memory"]["request_bytes"])
+        resident.append(server.resident_bytes())
+        time.sleep(0.05)
+    return requests, resident
+
+
+def answered(client):
+    page = client.call("GET", "/metrics").body.decode()
+    return sum(map(int, re.findall(r'^tarry_http_requests_total\{route="get"\S* (\d+)$', page, re.MULTILINE)))
+
+
+def frees_everything(server):
+    """Waits until the server has no memory of clients that are gone, and no answers to make for them."""
+    client = server.client()
+
+    def is_idle():
+        before = answered(client)
+        time.sleep(0.3)
+        return answered(client) == before and client.good("GET", "/v1/server")["memory"]["request_bytes"] < 2 * MIB
+
+    eventually(is_idle, 120)
+
+
+def stays_within_the_budget(server, before):
+    client = server.client()
+    requests, resident = readings_of(server, client)
+    used, grown = max(requests), max(resident) - before
+    assert used < 48 * MIB, f"{used / MIB:.0f} MiB"
+    assert IS_SANITIZED or grown < 64 * MIB, f"{grown / MIB:.0f} MiB"
+    assert client.call("POST", "/v1/topics/good/jobs", b"small").status == 201
+
+
 def request(method, target, length=0, *fields):
     return f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{''.join(f + chr(13) + chr(10) for f in fields)}Content-Length: {length}\r\n\r\n".encode()
+
+
+def streams(*fields, count=4):
+    """A connection of HTTP/2 that allows answers of any size, with the same request on several streams."""
+    settings = Peer.frame(frames.SETTINGS, 0, 0, struct.pack(">HI", frames.INITIAL_WINDOW_SIZE, 2**31 - 1))
+    block, flags = frames.literal(frames.request(*fields)), frames.END_STREAM | frames.END_HEADERS
+    opened = b"".join(Peer.frame(frames.HEADERS, flags, 1 + 2 * n, block) for n in range(count))
+    return frames.PREFACE + settings + Peer.frame(frames.WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 65536)) + opened
 
 
 SQS = "X-Amz-Target: AmazonSQS.SendMessage", "Content-Type: application/x-amz-json-1.0"
@@ -84,7 +132,8 @@ HTTP_LISTENERS = ["http", "unix", "tls", "proxy", "mykit"]
 # Requests that clients never end or whose answers they never read: by listener and kind of buffer.
 BUFFERS = {
     **{(listener, "body"): request("POST", "/v1/topics/t/jobs", 1_000_000) + b"b" * 800_000 for listener in HTTP_LISTENERS},
-    **{(listener, "answer"): request("GET", "/v1/topics/held/jobs/1") * 8 for listener in HTTP_LISTENERS},
+    **{(listener, "answer"): request("GET", "/v1/topics/held/jobs/1") * 4 for listener in HTTP_LISTENERS},
+    **{(listener, "answers of HTTP/2"): streams("GET", "/v1/topics/held/jobs/1") for listener in ("http", "unix", "proxy")},
     ("mykit", "push"): request("POST", "/push", 1_000_000) + b"b" * 800_000,
     ("http", "sqs"): request("POST", "/", 1_000_000, *SQS) + b"b" * 800_000,
     ("beanstalk", "body"): b"put 1 0 60 1000000\r\n" + b"b" * 800_000,
@@ -99,13 +148,40 @@ def test_buffers_stay_within_the_budget(server, listener, kind):
     before = server.resident_bytes()
     with contextlib.ExitStack() as stack:
         pour([stack.enter_context(dial(server, listener)) for _ in range(CLIENTS)], BUFFERS[listener, kind])
-        client = server.client()
-        used = client.good("GET", "/v1/server")["memory"]["request_bytes"]
-        grown = server.resident_bytes() - before
-        assert used < 48 * MIB, f"{used / MIB:.0f} MiB"
-        assert IS_SANITIZED or grown < 64 * MIB, f"{grown / MIB:.0f} MiB"
-        assert client.call("POST", "/v1/topics/good/jobs", b"small").status == 201
-    eventually(lambda: server.client().good("GET", "/v1/server")["memory"]["request_bytes"] < 2 * MIB, 60)
+        stays_within_the_budget(server, before)
+    frees_everything(server)
+
+
+def pour_bodies(peers):
+    """Sends as much of a body on a stream of each peer as the server allows, until it has allowed no peer more for a while. Returns the bytes."""
+    sent, moved = dict.fromkeys(peers, 0), time.monotonic()
+    while time.monotonic() < moved + 0.7:
+        for peer in peers:
+            while peer.bytes or select.select([peer.socket], [], [], 0)[0]:
+                peer.read()
+            answer = peer.answers[1]
+            allowed = min(peer.rooms[0], peer.rooms[1], 16384, 800_000 - sent[peer])
+            if allowed > 0 and not answer.ended and answer.reset is None:
+                peer.send(frames.DATA, 0, 1, b"b" * allowed)
+                sent[peer], moved = sent[peer] + allowed, time.monotonic()
+    return sum(sent.values())
+
+
+BODIES = {"rest": ("/v1/topics/t/jobs", "application/octet-stream"), "grpc": ("/tarry.v1.Queue/Push", "application/grpc")}
+
+
+@pytest.mark.parametrize("call", BODIES)
+def test_bodies_of_http2_stay_within_the_budget(server, call):
+    """The clients heed the windows of the server, which grow only while there is memory."""
+    path, content_type = BODIES[call]
+    before = server.resident_bytes()
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(server.port)) for _ in range(CLIENTS)]
+        for peer in peers:
+            peer.open(frames.request("POST", path, [("content-type", content_type), ("te", "trailers")]), end=False)
+        assert pour_bodies(peers) > CLIENTS * 65_535, "the windows grow"
+        stays_within_the_budget(server, before)
+    frees_everything(server)
 
 
 def test_a_beanstalk_client_that_never_reads_holds_two_answers(start_server, tmp_path):
@@ -120,11 +196,7 @@ def test_a_beanstalk_client_that_never_reads_holds_two_answers(start_server, tmp
         for one in deaf:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         pour(deaf, b"use held\r\n" + b"peek-ready\r\n" * 5000)
-        readings = []
-        while len(readings) < 20 or len(set(readings[-20:])) > 1:  # until the server does no more for them
-            readings.append(client.good("GET", "/v1/server")["memory"]["request_bytes"])
-            time.sleep(0.05)
-        used = (readings[-1] - before) / clients
+        used = (readings_of(server, client)[0][-1] - before) / clients
         assert job_bytes < used < 6 * job_bytes, f"{used:.0f} bytes for each connection"
 
 
