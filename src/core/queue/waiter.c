@@ -10,10 +10,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { WINDOW_MAX = 32, RETURN_BATCH = 32 };
+enum {
+    WINDOW_MAX = 32,
+    RETURN_BATCH = 32,
+    KEPT_MAX = 1024 /* empty lines */
+};
 
 /*
- * The line of takes that wait for one topic, in order of arrival. It exists while it is not empty.
+ * The line of takes that wait for one topic, in order of arrival. It exists while it is not empty, and if it is
+ * watched, for `keep_ms` longer: the next take of the same worker then waits without a call of the queue.
  *
  * `may_have`: the queue may have jobs for the line. It is cleared only by an empty reply, and only in a watched line.
  * So either the line may take immediately, or on_ready will be called.
@@ -26,10 +31,12 @@ struct line {
     struct table_entry entry; /* in waiters.lines, by name */
     struct list todo;         /* in waiters.todo, or unlinked */
     struct list slots;        /* of struct slot, in order of arrival */
-    uint64_t notifications;   /* number of calls of on_ready */
-    uint32_t asking;          /* its takes in progress */
-    uint32_t window;          /* and their maximum */
-    uint32_t count, unnamed;  /* its slots, and those without a consumer's name */
+    struct list kept;         /* empty line: in waiters.kept; else unlinked */
+    int64_t kept_until_ms;
+    uint64_t notifications;  /* number of calls of on_ready */
+    uint32_t asking;         /* its takes in progress */
+    uint32_t window;         /* and their maximum */
+    uint32_t count, unnamed; /* its slots, and those without a consumer's name */
     bool may_have;
     bool watched;
     char name[];
@@ -94,6 +101,9 @@ struct waiters {
     bool draining;
     struct list todo;   /* lines to serve */
     struct list failed; /* waiters to be answered with out of memory */
+    struct list kept;   /* empty lines, by the end of their time */
+    size_t kept_count;
+    int64_t keep_ms;
     struct lines lines; /* by topic */
     struct deadlines deadlines;
 };
@@ -121,13 +131,25 @@ static struct line *need_line(struct waiters *waiters, struct slice topic)
     line->may_have = true;
     list_init(&line->todo);
     list_init(&line->slots);
+    list_init(&line->kept);
     lines_add(&waiters->lines, line);
     return line;
 }
 
+/* Ends the time of an empty line, if it is kept. */
+static void unkeep_line(struct waiters *waiters, struct line *line)
+{
+    waiters->kept_count -= !list_is_empty(&line->kept);
+    list_remove(&line->kept);
+}
+
+/* Removes an empty line. */
 static void remove_line(struct waiters *waiters, struct line *line)
 {
     assert(list_is_empty(&line->slots) && line->asking == 0);
+    unkeep_line(waiters, line);
+    if (line->watched)
+        queue_watch(waiters->queue, line->entry.key, false);
     lines_remove(&waiters->lines, line);
     list_remove(&line->todo);
     free(line);
@@ -292,22 +314,33 @@ static void serve_line(struct waiters *waiters, struct line *line)
     }
 }
 
+/* Keeps an empty line, if it is worth it: it was found to have no further jobs, so a take that comes soon need not ask. Returns
+ * false if the line must be removed. */
+static bool keep_line(struct waiters *waiters, struct line *line)
+{
+    if (!list_is_empty(&line->kept))
+        return true;
+    if (!waiters->keep_ms || waiters->draining || !line->watched || line->may_have ||
+        waiters->kept_count == KEPT_MAX)
+        return false;
+    line->kept_until_ms = waiters->now_ms + waiters->keep_ms;
+    list_add_last(&waiters->kept, &line->kept);
+    waiters->kept_count++;
+    return true;
+}
+
 /* Serves the lines that have changed, and removes the empty ones. */
 static void run_todo(struct waiters *waiters)
 {
-    struct queue *queue = waiters->queue;
-
     while (!list_is_empty(&waiters->todo)) {
         struct line *line = list_entry(waiters->todo.next, struct line, todo);
 
         list_remove(&line->todo);
         if (!list_is_empty(&line->slots)) {
             serve_line(waiters, line);
-            continue;
+        } else if (!keep_line(waiters, line)) {
+            remove_line(waiters, line);
         }
-        if (line->watched)
-            queue_watch(queue, line->entry.key, false);
-        remove_line(waiters, line);
     }
 }
 
@@ -437,6 +470,7 @@ static bool join_line(struct waiters *waiters, struct waiter *waiter, struct sli
     if (!list_is_empty(&line->slots) &&
         list_entry(line->slots.prev, struct slot, node)->waiter == waiter)
         return true; /* the topic was named twice */
+    unkeep_line(waiters, line);
     *slot = (struct slot){.line = line, .waiter = waiter};
     list_add_last(&line->slots, &slot->node);
     line->count++;
@@ -528,13 +562,20 @@ void waiter_cancel(struct waiters *waiters, uint64_t handle)
 
 /* ---- time ---- */
 
+static struct line *first_kept(const struct waiters *waiters)
+{
+    return list_is_empty(&waiters->kept) ? NULL : list_entry(waiters->kept.next, struct line, kept);
+}
+
 int64_t waiters_next_ms(const struct waiters *waiters)
 {
     const struct waiter *first = first_deadline(waiters);
+    const struct line *kept = first_kept(waiters);
+    int64_t next_ms = first ? first->deadline_ms : INT64_MAX;
 
-    if (!list_is_empty(&waiters->failed) || (waiters->draining && first))
+    if (!list_is_empty(&waiters->failed) || (waiters->draining && (first || kept)))
         return waiters->now_ms;
-    return first ? first->deadline_ms : INT64_MAX;
+    return kept && kept->kept_until_ms < next_ms ? kept->kept_until_ms : next_ms;
 }
 
 /* Ends a wait: it is answered with no jobs, or with the reply to the take in progress. */
@@ -550,6 +591,7 @@ static void end_wait(struct waiters *waiters, struct waiter *waiter)
 void waiters_expire(struct waiters *waiters, int64_t now_ms)
 {
     struct waiter *first;
+    struct line *kept;
 
     waiters->now_ms = now_ms;
     while (!list_is_empty(&waiters->failed))
@@ -558,6 +600,13 @@ void waiters_expire(struct waiters *waiters, int64_t now_ms)
     while ((first = first_deadline(waiters)) && (first->deadline_ms <= now_ms || waiters->draining))
         end_wait(waiters, first);
     run_todo(waiters);
+    while ((kept = first_kept(waiters)) && (kept->kept_until_ms <= now_ms || waiters->draining))
+        remove_line(waiters, kept);
+}
+
+void waiters_keep(struct waiters *waiters, int64_t keep_ms)
+{
+    waiters->keep_ms = keep_ms;
 }
 
 void waiters_drain(struct waiters *waiters)
@@ -607,6 +656,7 @@ struct waiters *waiters_new(struct queue *queue, size_t waiting_max)
     waiters->waiting_max = waiting_max;
     list_init(&waiters->todo);
     list_init(&waiters->failed);
+    list_init(&waiters->kept);
     queue->on_ready_owner = waiters;
     queue->on_ready = topic_is_ready;
     return waiters;

@@ -116,6 +116,77 @@ CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
     }
 }
 
+/* A worker took the only job of a topic, and is about to take again. */
+static struct stage *stage_kept(void)
+{
+    struct stage *stage = stage_new(10);
+
+    stage->fake.reports_drained = true;
+    waiters_keep(stage->waiters, 1000);
+    stage_add_ready(stage, "a", 1);
+    stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[0].jobs, 1);
+    assert_int_equal(stage->fake.topics[0].watches, 1);
+    return stage;
+}
+
+CLAIM(a_worker_that_returns_to_an_empty_topic_waits_without_a_call)
+{
+    struct stage *stage = stage_kept();
+    size_t before = stage->fake.called;
+
+    stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
+    stage_settle(stage);
+    assert_int_equal(stage->fake.called, before);
+    stage_add_ready(stage, "a", 1);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[1].jobs, 1);
+    assert_int_equal(stage->fake.called, before + 1);
+    stage_end(stage);
+}
+
+CLAIM(a_worker_that_returns_gets_the_jobs_that_came_meanwhile)
+{
+    struct stage *stage = stage_kept();
+
+    stage_add_ready(stage, "a", 2);
+    stage_settle(stage);
+    assert_int_equal(stage->fake.topics[0].watches, 1);
+    stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[1].jobs, 2);
+    stage_end(stage);
+}
+
+CLAIM(the_watch_of_a_topic_ends_some_time_after_its_last_take)
+{
+    struct stage *stage = stage_kept();
+
+    assert_int_equal(waiters_next_ms(stage->waiters), 1000);
+    waiters_expire(stage->waiters, 999);
+    assert_int_equal(stage->fake.topics[0].watches, 1);
+    waiters_expire(stage->waiters, 1000);
+    assert_int_equal(stage->fake.topics[0].watches, 0);
+    assert_int_equal(waiters_next_ms(stage->waiters), INT64_MAX);
+    stage_end(stage);
+}
+
+CLAIM(each_take_renews_the_watch)
+{
+    struct stage *stage = stage_kept();
+
+    stage_take_many(stage, 1, "a", NULL, 10, 100, 900);
+    waiters_expire(stage->waiters, 999);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[1].answers, 0);
+    waiters_expire(stage->waiters, 1000);
+    assert_int_equal(stage->takers[1].answers, 1);
+    assert_int_equal(stage->takers[1].jobs, 0);
+    assert_int_equal(waiters_next_ms(stage->waiters), 2000);
+    stage_end(stage);
+}
+
 /* The line is not watched before it was found empty, so that is when a job may come unnoticed. */
 CLAIM(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost)
 {
