@@ -41,9 +41,10 @@
 #include <unistd.h>
 
 enum {
-    KEEP_MS = 3000,     /* maximum part of the stop time that is reserved for the store */
-    FREE_S = 3,         /* time for the cleanup after all data is stored */
-    FILES_BESIDE = 200, /* descriptors other than connections */
+    KEEP_MS = 3000,       /* maximum part of the stop time that is reserved for the store */
+    FREE_S = 3,           /* time for the cleanup after all data is stored */
+    WATCH_KEPT_MS = 1000, /* after the last waiting take of a topic */
+    FILES_BESIDE = 200,   /* descriptors other than connections */
     REACTORS_MAX = 64,
     ERROR_BYTES = BACKEND_ERROR_BYTES
 };
@@ -463,6 +464,8 @@ static bool open_front(struct server *server, struct per_reactor *per)
     per->waiters = waiters_new(per->queue, options.waiting_max);
     if (!per->waiters)
         return start_failed("out of memory");
+    if (config_is_redis(server->config.now)) /* an empty take is a round trip */
+        waiters_keep(per->waiters, WATCH_KEPT_MS);
     return http_front_new(per->reactor, per->queue, per->waiters, &options, server->http,
                           &per->front, error) == 0 ||
            start_failed(error);

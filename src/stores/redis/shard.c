@@ -571,6 +571,17 @@ static void shard_look(struct redis_shard *shard)
     probe(shard);
 }
 
+/* Sends what may be sent now. Announced pushes leave first, and the takes that they wake leave behind them. */
+static void calls_send(struct redis_shard *shard, int64_t now_us)
+{
+    if (redis_batches_will_announce(shard)) {
+        redis_batches_send(shard);
+        redis_notifications_deliver(shard);
+    }
+    redis_step_send(shard, comes_soon(shard, now_us));
+    redis_batches_send(shard);
+}
+
 int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks)
 {
     if (looks)
@@ -589,8 +600,7 @@ int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks)
         note_notified(shard);
     redis_notifications_check(shard, false);
     int64_t mail_ms = redis_mail_step(shard, now_us / 1000);
-    redis_step_send(shard, comes_soon(shard, now_us));
-    redis_batches_send(shard);
+    calls_send(shard, now_us);
     int64_t pack_ms = pack_step(shard, now_us / 1000);
     int64_t move_ms = redis_move_step(shard, now_us / 1000, looks);
     if (move_ms < pack_ms)

@@ -291,10 +291,26 @@ void redis_batch_close(struct redis_batch *batch)
         batch->kind->finish(batch);
 }
 
+/* Returns whether the batch is announced when it is sent. */
+static bool is_to_announce(const struct redis_batch *batch)
+{
+    return batch->is_due && batch->shard->up && batch->kind->has_waiters(batch);
+}
+
+bool redis_batches_will_announce(const struct redis_shard *shard)
+{
+    for (const struct list *at = shard->open.next; at != &shard->open; at = at->next)
+        if (is_to_announce(list_entry(at, struct redis_batch, list)))
+            return true;
+    return false;
+}
+
 static void batch_send(struct redis_batch *batch)
 {
     struct redis_shard *shard = batch->shard;
     const struct redis_batch_kind *kind = batch->kind;
+    if (is_to_announce(batch))
+        kind->announce(batch);
     redis_batch_close(batch);
     list_add_last(&shard->sent, &batch->list);
     shard->batches_under_way++;

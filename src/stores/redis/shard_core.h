@@ -43,6 +43,7 @@ struct redis_watch {
     bool seen;         /* returned by the script look */
     bool notified;     /* notified since it was last seen without ready jobs */
     bool found;        /* found by the look that is returning */
+    bool is_held;      /* the last jobs that were pushed here cannot be delivered now */
     char topic[];
 };
 
@@ -253,6 +254,9 @@ struct redis_batch_kind {
     /* Append the arguments before those of the items; and, unless NULL, those after them. */
     void (*begin)(struct redis_batch *batch, struct slice topic);
     void (*finish)(struct redis_batch *batch);
+    /* Returns whether takes wait for the jobs of a push; notifies them. NULL: never `is_due`. */
+    bool (*has_waiters)(const struct redis_batch *batch);
+    void (*announce)(struct redis_batch *batch);
     /* Ends each item. `answer` is set only with QUEUE_OK. The batch is freed afterwards. */
     void (*done)(struct redis_batch *batch, enum queue_status status,
                  const struct redis_batch_answer *answer);
@@ -280,6 +284,9 @@ struct redis_batch {
     struct redis_take_terms terms; /* the consumer is stored after the topic */
     enum job_way way;              /* take: if the same for all items, else unknown */
     size_t wanted;                 /* take: jobs wanted */
+    bool is_due;                   /* push: some of its jobs are due immediately */
+    bool is_announced;             /* push: the waiters were notified when it was sent, */
+    uint64_t resent;               /* and so many calls had been sent again until then */
     size_t count, cap;
     struct redis_item *items;
     size_t bytes; /* counted in shard->waiting_bytes */
@@ -311,8 +318,12 @@ static inline bool redis_batch_is_of_step(const struct redis_batch *batch)
     return batch->kind->script == REDIS_STEP;
 }
 
-/* Sends those batches of separate calls that may be sent now. */
+/* Sends those batches of separate calls that may be sent now. Pushes of jobs for which takes wait are announced: the
+ * waiters are notified before the reply, and their takes leave right behind the push. Redis carries out the calls of a
+ * connection in order, so a job is stored before it is taken. */
 void redis_batches_send(struct redis_shard *shard);
+/* Returns whether a batch that is not sent yet will be announced. */
+bool redis_batches_will_announce(const struct redis_shard *shard);
 /* Ends the open batches. */
 void redis_batches_free(struct redis_shard *shard);
 

@@ -129,6 +129,13 @@ static uint64_t push_version(const struct slice *rest, size_t count)
     return redis_unpack_u48(&behind, &version) ? version : 0;
 }
 
+/* Returns whether the waiters were notified of the push when it was sent. If calls were sent again since, a take may have
+ * come before the push, so the waiters are notified once more. */
+static bool was_announced(const struct redis_batch *batch)
+{
+    return batch->is_announced && batch->resent == batch->shard->options.figures->resent;
+}
+
 /* Ends the items of a batch of pushes or changes, whose results have the same form; only pushes can
  * be `made`. */
 static void topic_items_done(struct redis_batch *batch, const struct redis_batch_answer *answer,
@@ -136,7 +143,7 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
 {
     struct redis_shard *shard = batch->shard;
     const struct redis_head *head = answer->head;
-    bool any_ready = false, malformed = false;
+    bool any_ready = false, any_held = false, malformed = false;
     uint64_t version = is_push ? push_version(answer->rest, batch->count) : 0;
     for (size_t i = 0; i < batch->count; i++) {
         struct request *request = batch->items[i].owner;
@@ -154,12 +161,15 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
         }
         result->version = result->status == QUEUE_CREATED ? version : 0;
         any_ready |= result->state == JOB_READY && !is_held;
+        any_held |= result->state == JOB_READY && is_held;
         request_item_done(request);
     }
     if (malformed)
         redis_shard_log_malformed(shard, batch->call.script);
-    if (any_ready)
+    if (any_ready && !was_announced(batch))
         redis_notification_ready(shard, redis_batch_topic(batch));
+    if (is_push && (any_ready || any_held))
+        redis_notification_hold(shard, redis_batch_topic(batch), !any_ready);
 }
 
 static void push_done(struct redis_batch *batch, enum queue_status status,
@@ -170,10 +180,25 @@ static void push_done(struct redis_batch *batch, enum queue_status status,
         topic_items_done(batch, answer, true);
 }
 
+static bool push_has_waiters(const struct redis_batch *batch)
+{
+    return redis_notification_reaches(batch->shard, redis_batch_topic(batch));
+}
+
+/* Notifies the waiters for the jobs of a push that is about to be sent. */
+static void push_announce(struct redis_batch *batch)
+{
+    batch->is_announced = true;
+    batch->resent = batch->shard->options.figures->resent;
+    redis_notification_ready(batch->shard, redis_batch_topic(batch));
+}
+
 static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
                                                .args = 2,
                                                .item_args = REDIS_PUSH_ARGS,
                                                .begin = push_begin,
+                                               .has_waiters = push_has_waiters,
+                                               .announce = push_announce,
                                                .done = push_done};
 
 /* Sets the delivery of the parent from its lease, if it is valid. Returns false before the first connection, when leases
@@ -187,6 +212,14 @@ static bool prove_parent(struct redis_shard *shard, struct queue_batch *batch)
         number == shard->options.index)
         batch->parent_delivery = delivery;
     return key != NULL;
+}
+
+/* Returns whether the job is due as soon as it is stored. */
+static bool is_due(const struct queue_push *push)
+{
+    const struct queue_when *when = &push->when;
+    bool is_now = when->due == QUEUE_DUE_NOW || (when->due == QUEUE_DUE_DELAY && when->ms == 0);
+    return is_now && !push->past.dead && !(push->batch && push->batch->waits);
 }
 
 static enum queue_status push_add(struct redis_shard *shard, const struct queue_push *push,
@@ -206,6 +239,7 @@ static enum queue_status push_add(struct redis_shard *shard, const struct queue_
     }
     redis_pack_push(&batch->call.args, &proved, push->id_is_made);
     redis_batch_add(batch, request, index)->when = push->when;
+    batch->is_due |= is_due(push);
     return QUEUE_OK;
 }
 

@@ -235,6 +235,21 @@ void redis_notification_ready(struct redis_shard *shard, struct slice topic)
     list_add_last(&shard->ready, &watch->ready);
 }
 
+bool redis_notification_reaches(const struct redis_shard *shard, struct slice topic)
+{
+    const struct redis_watch *watch =
+        shard->watches.table.count ? redis_watches_find(&shard->watches, topic) : NULL;
+    return watch && !watch->is_held;
+}
+
+void redis_notification_hold(struct redis_shard *shard, struct slice topic, bool is_held)
+{
+    struct redis_watch *watch =
+        shard->watches.table.count ? redis_watches_find(&shard->watches, topic) : NULL;
+    if (watch)
+        watch->is_held = is_held;
+}
+
 static void watches_notify(struct redis_shard *shard)
 {
     size_t left = shard->watches.table.count;

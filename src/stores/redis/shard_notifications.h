@@ -35,6 +35,10 @@ void redis_notifications_fini(struct redis_shard *shard);
 void redis_notifications_watch(struct queue *queue, struct slice topic, bool on);
 /* Notes that the topic has ready jobs: its watchers are notified at the end of the step. */
 void redis_notification_ready(struct redis_shard *shard, struct slice topic);
+/* Returns whether the topic is watched, and its jobs could be delivered when some were last pushed here. */
+bool redis_notification_reaches(const struct redis_shard *shard, struct slice topic);
+/* Notes whether jobs that were pushed to the topic cannot be delivered now, so that pushes wake no take. */
+void redis_notification_hold(struct redis_shard *shard, struct slice topic, bool is_held);
 /* Notes an event to be reported at the end of the step; an empty name: any topic. */
 void redis_notification_event(struct redis_shard *shard, enum queue_event event,
                               struct slice topic);
