@@ -150,7 +150,7 @@ struct bulk_change {
     struct http_front *front;
     bool is_submitting;        /* within a piece, so a reply does not free it */
     bool is_replied;           /* within that piece */
-    enum queue_status refusal; /* of the call as a whole; QUEUE_OK: none */
+    enum queue_status refusal; /* of the call as a whole; QUEUE_OK if the call was valid */
     uint64_t tag;
     struct queue_change change;
     uint32_t count, next; /* `next` of them are done */
