@@ -36,7 +36,13 @@ def run(*command, cwd, **variables):
 
 
 def lacking(*programs):
-    return [program for program in programs if not shutil.which(program)]
+    return [program for program in programs if not shutil.which(program) or (program == "cargo" and cargo_is_old())]
+
+
+def cargo_is_old():
+    """Packages of today need a Cargo that reads Cargo.lock of version 4."""
+    version = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False).stdout.split()[1:2]
+    return not version or tuple(map(int, version[0].split("-")[0].split("."))) < (1, 85)
 
 
 def generator():

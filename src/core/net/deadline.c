@@ -3,6 +3,10 @@
  * based on. It is finer than the loop's own timers, and continues while the machine sleeps. The
  * inner clock still decides: if it has not reached the time yet (or is a test clock), the timer is
  * set again.
+ *
+ * A thread that stood still (a stopped or starved process, a machine that slept) finds deadlines that passed meanwhile beside
+ * input that arrived in time. Such a deadline fires one iteration later, when that input was read: a request, an ack
+ * or an answer that came before its time limit is not lost to the order of events.
  */
 #include "base/clock.h"
 #include "net/activity.h"
@@ -12,6 +16,8 @@
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+enum { STILL_US = 100 * 1000 };
 
 struct deadline {
     uv_poll_t poll;
@@ -23,6 +29,7 @@ struct deadline {
     int64_t armed_us; /* the inner time that the timer is set for; INT64_MAX: not set */
     int64_t
         fair_us; /* the earliest time at which it can fire: at_us, or later if it was set later */
+    bool has_waited; /* for the input that arrived before it */
 };
 
 /* Sets the timer to fire after `us`. 0 would stop the timer. */
@@ -40,6 +47,19 @@ static void arm(struct deadline *deadline)
     set_timer(deadline, left_us > 0 ? left_us : 1);
     deadline->fair_us = left_us > 0 ? deadline->at_us : now_us;
     deadline->armed_us = deadline->at_us;
+    deadline->has_waited = false;
+}
+
+/* Returns whether the deadline is so late that the thread stood still, and has not waited for input yet: it then fires in
+ * the next iteration. */
+static bool wait_for_input(struct deadline *deadline, int64_t late_us)
+{
+    if (late_us < STILL_US || deadline->has_waited || clock_is_held(&clock_process))
+        return false;
+    deadline->has_waited = true;
+    deadline->armed_us = deadline->at_us;
+    set_timer(deadline, 1);
+    return true;
 }
 
 static void disarm(struct deadline *deadline)
@@ -66,9 +86,12 @@ static void on_timer(uv_poll_t *poll, int status, int events)
         arm(deadline);
         return;
     }
-    reactor_note_late(
-        deadline->reactor,
-        now_us - (deadline->at_us > deadline->fair_us ? deadline->at_us : deadline->fair_us));
+    int64_t late_us =
+        now_us - (deadline->at_us > deadline->fair_us ? deadline->at_us : deadline->fair_us);
+    if (wait_for_input(deadline, late_us))
+        return;
+    deadline->has_waited = false;
+    reactor_note_late(deadline->reactor, late_us);
     deadline->at_us = INT64_MAX;
     activity_begin("deadlines");
     deadline->fire(deadline->ctx);

@@ -78,7 +78,8 @@ void reactor_add_task(struct reactor *reactor, struct reactor_task *task);
 void reactor_remove_task(struct reactor_task *task);
 
 /* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms` (or
- * `at_us` in microseconds), never before. Setting it again moves it; INT64_MAX: never. */
+ * `at_us` in microseconds), never before. Setting it again moves it; INT64_MAX: never. If the thread
+ * stood still, input that arrived meanwhile is read first. */
 struct deadline;
 struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), void *ctx);
 void deadline_set(struct deadline *deadline, int64_t at_ms);

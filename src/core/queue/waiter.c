@@ -104,6 +104,7 @@ struct waiters {
     struct list kept;   /* empty lines, by the end of their time */
     size_t kept_count;
     int64_t keep_ms;
+    int64_t (*keep_clock)(void);
     struct lines lines; /* by topic */
     struct deadlines deadlines;
 };
@@ -136,7 +137,7 @@ static struct line *need_line(struct waiters *waiters, struct slice topic)
     return line;
 }
 
-/* Ends the time of an empty line, if it is kept. */
+/* Removes a line from the kept ones. */
 static void unkeep_line(struct waiters *waiters, struct line *line)
 {
     waiters->kept_count -= !list_is_empty(&line->kept);
@@ -314,8 +315,7 @@ static void serve_line(struct waiters *waiters, struct line *line)
     }
 }
 
-/* Keeps an empty line, if it is worth it: it was found to have no further jobs, so a take that comes soon need not ask. Returns
- * false if the line must be removed. */
+/* Keeps an empty line that was found drained: the next take then waits without a call. Returns false if the line must be removed. */
 static bool keep_line(struct waiters *waiters, struct line *line)
 {
     if (!list_is_empty(&line->kept))
@@ -323,7 +323,7 @@ static bool keep_line(struct waiters *waiters, struct line *line)
     if (!waiters->keep_ms || waiters->draining || !line->watched || line->may_have ||
         waiters->kept_count == KEPT_MAX)
         return false;
-    line->kept_until_ms = waiters->now_ms + waiters->keep_ms;
+    line->kept_until_ms = waiters->keep_clock() + waiters->keep_ms;
     list_add_last(&waiters->kept, &line->kept);
     waiters->kept_count++;
     return true;
@@ -604,9 +604,10 @@ void waiters_expire(struct waiters *waiters, int64_t now_ms)
         remove_line(waiters, kept);
 }
 
-void waiters_keep(struct waiters *waiters, int64_t keep_ms)
+void waiters_keep(struct waiters *waiters, int64_t keep_ms, int64_t (*clock)(void))
 {
     waiters->keep_ms = keep_ms;
+    waiters->keep_clock = clock;
 }
 
 void waiters_drain(struct waiters *waiters)

@@ -43,9 +43,9 @@ int64_t waiters_next_ms(const struct waiters *waiters);
 /* Answers the takes whose wait ended, and those whose empty answer became due. */
 void waiters_expire(struct waiters *waiters, int64_t now_ms);
 
-/* Keeps the watch of a topic for so long after its last waiting take has left with the last ready job, so that the next
- * take of this worker waits without a call of the queue; 0, as at first: not. For a queue whose calls are costly. */
-void waiters_keep(struct waiters *waiters, int64_t keep_ms);
+/* Keeps the watch of a topic for `keep_ms` by `clock` after its last waiting take has left with the last ready job: the next
+ * take of this worker then waits without a call of the queue. For a queue whose calls are costly. By default nothing is kept. */
+void waiters_keep(struct waiters *waiters, int64_t keep_ms, int64_t (*clock)(void));
 
 /* Answers all waiting takes with no jobs, and lets no new one wait: for a server that shuts down. */
 void waiters_drain(struct waiters *waiters);

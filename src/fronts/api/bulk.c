@@ -142,8 +142,8 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
 }
 
 /* A change of many jobs in progress. The queue gets CHANGES_AT_ONCE of them at a time, the next ones after the reply, so
- * that other clients of the loop do not wait for all of them. Each group of a large call is a piece of a task, so the
- * groups of several calls do not follow each other in one iteration. */
+ * that other clients of the loop do not wait for all of them. Each group of a large call is a piece of a task, so
+ * several groups are carried out in one iteration only while it is not late. */
 struct bulk_change {
     struct reactor_task task;
     struct list list; /* in api_front.changes, while a piece waits */

@@ -465,7 +465,7 @@ static bool open_front(struct server *server, struct per_reactor *per)
     if (!per->waiters)
         return start_failed("out of memory");
     if (config_is_redis(server->config.now)) /* an empty take is a round trip */
-        waiters_keep(per->waiters, WATCH_KEPT_MS);
+        waiters_keep(per->waiters, WATCH_KEPT_MS, clock_inner_ms);
     return http_front_new(per->reactor, per->queue, per->waiters, &options, server->http,
                           &per->front, error) == 0 ||
            start_failed(error);

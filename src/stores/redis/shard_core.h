@@ -286,7 +286,7 @@ struct redis_batch {
     size_t wanted;                 /* take: jobs wanted */
     bool is_due;                   /* push: some of its jobs are due immediately */
     bool is_announced;             /* push: the waiters were notified when it was sent, */
-    uint64_t resent;               /* and so many calls had been sent again until then */
+    uint64_t resent;               /* calls resent before it was sent */
     size_t count, cap;
     struct redis_item *items;
     size_t bytes; /* counted in shard->waiting_bytes */

@@ -143,12 +143,14 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
 {
     struct redis_shard *shard = batch->shard;
     const struct redis_head *head = answer->head;
-    bool any_ready = false, any_held = false, malformed = false;
+    bool any_ready = false, malformed = false;
     uint64_t version = is_push ? push_version(answer->rest, batch->count) : 0;
     for (size_t i = 0; i < batch->count; i++) {
         struct request *request = batch->items[i].owner;
         struct queue_result *result = &request->results[batch->items[i].index];
-        bool is_held = redis_result_is_held(*answer->rest);
+        /* If all jobs are new, the reply has only the time instead of the results. */
+        bool is_held =
+            answer->rest->len >= REDIS_RESULT_BYTES && redis_result_is_held(*answer->rest);
         request->has_mail |= head->has_mail;
         malformed =
             malformed || !(is_push ? push_unpack(&batch->items[i], head, answer->rest, result)
@@ -161,14 +163,13 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
         }
         result->version = result->status == QUEUE_CREATED ? version : 0;
         any_ready |= result->state == JOB_READY && !is_held;
-        any_held |= result->state == JOB_READY && is_held;
         request_item_done(request);
     }
     if (malformed)
         redis_shard_log_malformed(shard, batch->call.script);
     if (any_ready && !was_announced(batch))
         redis_notification_ready(shard, redis_batch_topic(batch));
-    if (is_push && (any_ready || any_held))
+    if (is_push && batch->is_due)
         redis_notification_hold(shard, redis_batch_topic(batch), !any_ready);
 }
 

@@ -1,6 +1,7 @@
 """HTTP itself, over raw sockets: framing, pipelining, keeping alive, and what a careful client may rely on."""
 
 import json
+import signal
 import socket
 import time
 
@@ -213,6 +214,20 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_server):
     assert idle.at_end(timeout=10)
     assert 0.9 < time.monotonic() - begin
     assert busy.read().json() == {"jobs": []}
+
+
+def test_a_request_that_came_while_the_server_stood_still_is_answered(start_server):
+    server = start_server("--sync", "always", "--shards", "1", "--idle-timeout", "1s")
+    connections = [server.connection() for _ in range(8)]
+    assert all(connection.call("GET", "/healthz").status == 200 for connection in connections)
+    server.proc.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(2)
+        for connection in connections:
+            connection.send(request_bytes("GET", "/healthz"))
+    finally:
+        server.proc.send_signal(signal.SIGCONT)
+    assert [connection.read().status for connection in connections] == [200] * len(connections)
 
 
 def test_an_overlong_request_is_ended(start_server):

@@ -43,7 +43,7 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 
 class Reader(Client):
-    """Repeats a read whose connection was closed: a server that stood still for long, as under qemu on a busy machine, cuts off who waited."""
+    """Repeats a read whose connection was closed: a server that stood still for long, as under qemu on a busy machine, closes idle connections whose clients have just sent a request."""
 
     def call(self, method, target, body=b"", headers=None):
         for _ in range(READS - 1 if method == "GET" else 0):

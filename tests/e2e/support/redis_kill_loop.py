@@ -27,7 +27,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from invariants import scan  # noqa: E402
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402
-from kill_loop import START_KILLS, Loop, arguments_of_all, front_flags, run_and_check  # noqa: E402
+from kill_loop import START_KILLS, Loop, Reader, arguments_of_all, front_flags, run_and_check  # noqa: E402
 from certificates import Authority  # noqa: E402
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
@@ -121,7 +121,7 @@ class RedisLoop(Loop):
         return [server.beanstalk_port for server in self.servers]
 
     def client(self, timeout=30):
-        return self.servers[0].client(timeout)
+        return self.servers[0].client(timeout, Reader)
 
     # ---- faults ----
 

@@ -110,7 +110,7 @@ static long page_faults(void)
     return usage.ru_minflt;
 }
 
-/* The table of accounts has 9 MB. A server with few callers neither reads nor writes most of it, also not at its end. */
+/* The table of accounts has 9 MB. A server with few callers does not touch most of it, even when it ends. */
 CLAIM(only_the_memory_of_used_accounts_is_touched)
 {
     struct quota *quota = quota_with(0);

@@ -6,7 +6,9 @@
 #include "unit/claim.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- mailbox ---- */
 
@@ -292,6 +294,58 @@ CLAIM(fires_between_two_milliseconds)
     assert_true(clock_inner_us() >= at_us);
     deadline_free(wake.deadline);
     reactor_free(wake.reactor);
+}
+
+/* A thread that stands still while a deadline passes and then, before it continues, input arrives. */
+struct still {
+    struct wake wake;
+    struct letter letter;
+    uv_poll_t input;
+    int ends[2];
+    bool is_read, was_read_first;
+};
+
+static void stand_still(struct letter *letter)
+{
+    struct still *still = (struct still *)(void *)((char *)letter - offsetof(struct still, letter));
+    usleep(300 * 1000);
+    assert_int_equal(write(still->ends[1], "x", 1), 1);
+}
+
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    struct still *still = poll->data;
+    (void)status;
+    (void)events;
+    still->is_read = true;
+    uv_poll_stop(poll);
+}
+
+static void on_late(void *ctx)
+{
+    struct still *still = ctx;
+    still->was_read_first = still->is_read;
+    uv_close((uv_handle_t *)&still->input, NULL);
+    reactor_stop(still->wake.reactor);
+}
+
+CLAIM(after_a_pause_input_is_read_before_deadlines_fire)
+{
+    struct still still = {.wake.reactor = reactor_new(0), .letter.run = stand_still};
+    still.input.data = &still;
+    assert_int_equal(pipe(still.ends), 0);
+    assert_int_equal(uv_poll_init(reactor_loop(still.wake.reactor), &still.input, still.ends[0]),
+                     0);
+    assert_int_equal(uv_poll_start(&still.input, UV_READABLE, on_input), 0);
+    still.wake.deadline = deadline_new(still.wake.reactor, on_late, &still);
+    deadline_set(still.wake.deadline, clock_inner_ms() + 50);
+    reactor_post(still.wake.reactor, &still.letter);
+    reactor_run(still.wake.reactor);
+    assert_true(still.was_read_first);
+    deadline_free(still.wake.deadline);
+    reactor_free(still.wake.reactor);
+    close(still.ends[0]);
+    close(still.ends[1]);
 }
 
 CLAIM(moves_earlier_later_and_away)

@@ -116,13 +116,20 @@ CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
     }
 }
 
-/* A worker took the only job of a topic, and is about to take again. */
+static int64_t end_ms; /* when the take of stage_kept ends */
+
+static int64_t now_at_end(void)
+{
+    return end_ms;
+}
+
+/* A worker took the only job of a topic at end_ms, and is about to take again. */
 static struct stage *stage_kept(void)
 {
     struct stage *stage = stage_new(10);
 
     stage->fake.reports_drained = true;
-    waiters_keep(stage->waiters, 1000);
+    waiters_keep(stage->waiters, 1000, now_at_end);
     stage_add_ready(stage, "a", 1);
     stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
     stage_settle(stage);
@@ -172,6 +179,20 @@ CLAIM(the_watch_of_a_topic_ends_some_time_after_its_last_take)
     stage_end(stage);
 }
 
+CLAIM(the_watch_outlives_a_take_that_waited_for_long)
+{
+    end_ms = 5000;
+    struct stage *stage = stage_kept();
+
+    assert_int_equal(waiters_next_ms(stage->waiters), 6000);
+    waiters_expire(stage->waiters, 5999);
+    assert_int_equal(stage->fake.topics[0].watches, 1);
+    waiters_expire(stage->waiters, 6000);
+    assert_int_equal(stage->fake.topics[0].watches, 0);
+    stage_end(stage);
+    end_ms = 0;
+}
+
 CLAIM(each_take_renews_the_watch)
 {
     struct stage *stage = stage_kept();
@@ -180,11 +201,13 @@ CLAIM(each_take_renews_the_watch)
     waiters_expire(stage->waiters, 999);
     stage_settle(stage);
     assert_int_equal(stage->takers[1].answers, 0);
+    end_ms = 1000;
     waiters_expire(stage->waiters, 1000);
     assert_int_equal(stage->takers[1].answers, 1);
     assert_int_equal(stage->takers[1].jobs, 0);
     assert_int_equal(waiters_next_ms(stage->waiters), 2000);
     stage_end(stage);
+    end_ms = 0;
 }
 
 /* The line is not watched before it was found empty, so that is when a job may come unnoticed. */

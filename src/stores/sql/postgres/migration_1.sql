@@ -1479,7 +1479,7 @@ BEGIN
           FROM unnest(p_rows, p_deliveries, p_takens, p_kinds, p_ms, p_priorities) WITH ORDINALITY u("row", delivery, taken, kind, ms, priority, n)
             JOIN tarry.job o ON o.ctid = u.row AND o.delivery = u.delivery AND o.taken = u.taken AND o.topic = ANY (topics)
           WHERE u.priority < 0 AND NOT tarry._is_far(now, u.kind, u.ms)) a
-      WHERE j.ctid = a.place AND j.state = 3 AND j.lease_until > now AND j.level = j.priority AND j.next IS NULL AND NOT j.cancel_requested AND j.own IS NULL
+      WHERE j.ctid = a.place AND j.delivery = p_deliveries[a.n] AND j.taken = p_takens[a.n] AND j.state = 3 AND j.lease_until > now AND j.level = j.priority AND j.next IS NULL AND NOT j.cancel_requested AND j.own IS NULL
         AND j.batch IS NULL AND j.grp IS NULL
       RETURNING 'created', tarry._state(1, j.due, now), j.due, j.topic, j.expire, NULL::boolean, NULL::bigint[], j.id, names[array_position(topics, j.topic)],
         NULL::bigint, NULL::boolean, a.attempt, NULL::bigint, a.n, NULL::bigint, NULL::int, NULL::bigint;

@@ -397,7 +397,7 @@ local function text_begun(t, text, line)
 end
 
 -- Adds new jobs to lines of ready jobs, of groups without settings for which that needs no tables. `lines`: by lane {due, member, …} with `priority`, `group`, and
--- `due`, the same of all: a new job is behind those that have the same due. Returns the others.
+-- `due`, the same for all: a new job is behind those that have the same due. Returns the others.
 function flow.ready_added_all(t, lines)
     if not is_grouped(t) then return lines end
     local names, lane_of, others, left, known = {}, {}, {}, {}, t.known_groups or NOTHING
