@@ -51,14 +51,14 @@ def push_many(server, topic, thousands):
 
 def fsck(url, *flags, env=None):
     """(exit code, what is on standard output, read; standard error)"""
-    done = subprocess.run([str(BINARY), "fsck", "--store", url, "--json", *flags], capture_output=True, text=True, check=False, timeout=60,
+    done = subprocess.run([str(BINARY), "fsck", "--store", url, "--json", *flags], capture_output=True, text=True, check=False, timeout=300,
                           env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
     assert "Sanitizer" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
 def text(url, *flags):
-    done = subprocess.run([str(BINARY), "fsck", "--store", url, *flags], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([str(BINARY), "fsck", "--store", url, *flags], capture_output=True, text=True, check=False, timeout=300)
     return done.returncode, done.stdout
 
 
@@ -114,7 +114,7 @@ def test_nothing_is_found_while_servers_are_at_work_also_by_a_repair(queue, star
             if over.wait(0.01):
                 return
             client.push_batch([{"topic": "busy", "id": f"{number}-{round_}-{n}", "delay": f"{n * 3}ms", "priority": n % 4} for n in range(50)])
-            jobs = client.take("busy", max=40)
+            jobs = client.take("busy", max=100)  # more than are pushed, so that the look has an end
             if jobs:
                 client.nack(jobs[0]["lease"], delay="20ms")
                 done.extend(client.ack(*[job["lease"] for job in jobs[1:]]) if jobs[1:] else [])
