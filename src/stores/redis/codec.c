@@ -607,11 +607,12 @@ static int64_t read_wall_ms(struct unpacking *in, int64_t adjust_ms)
     return ms ? ms - adjust_ms : 0;
 }
 
+/* Returns 0 if the number is above `most`, so that it is a safe index. */
 static unsigned read_up_to(struct unpacking *in, size_t bytes, unsigned most)
 {
     uint64_t value = read_number(in, bytes);
     in->failed |= value > most;
-    return (unsigned)value;
+    return value > most ? 0 : (unsigned)value;
 }
 
 static void read_policy(struct unpacking *in, struct policy *out)
