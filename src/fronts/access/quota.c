@@ -28,8 +28,8 @@ struct looked {
 struct quota {
     struct quota_options options;
     struct quota_account *accounts;
-    bool *
-        is_set_used; /* sets that never had an account are not read: their memory stays untouched */
+    /* Sets that never had an account are not read: their memory stays untouched. */
+    bool *is_set_used;
     uint64_t set_mask;
     pthread_mutex_t locks[LOCKS];
     struct topic_rate *topics;
