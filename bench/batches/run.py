@@ -11,62 +11,25 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from figures.beside import Round  # noqa: E402
+
 MODULES = os.environ.get("MODULES", str(HERE))
 CELERY = os.environ.get("CELERY")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def listens(port):
-    for _ in range(400):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.025)
-    sys.exit(f"nothing listens on port {port}")
-
-
-class Round:
-    """A fresh Redis, with tarry before it if it is measured."""
-
-    def __init__(self, system, is_embedded):
-        self.folder, self.redis, self.port = tempfile.mkdtemp(prefix="bench-"), free_port(), free_port()
-        self.processes = [subprocess.Popen(["redis-server", "--port", str(self.redis), "--save", "", "--appendonly", "no", "--dir", self.folder], stdout=subprocess.DEVNULL)]
-        listens(self.redis)
-        if system == "tarry":
-            store = ["--data", self.folder + "/data"] if is_embedded else ["--store", f"redis://127.0.0.1:{self.redis}"]
-            command = [os.environ.get("TARRY_BIN", "build/tarry"), "serve", "--listen", f"127.0.0.1:{self.port}", *store]
-            self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            listens(self.port)
-
-    def close(self):
-        for process in reversed(self.processes):
-            process.terminate()
-            process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
 def drive(system, words, is_embedded):
-    one = Round(system, is_embedded)
-    try:
-        command = [CELERY, str(HERE / "chords.py"), str(one.redis)] if system == "celery" else ["node", str(HERE / "drive.mjs"), system, str(one.port if system == "tarry" else one.redis)]
-        done = subprocess.run([*command, *map(str, words)], stdout=subprocess.PIPE, text=True, env={**os.environ, "MODULES": MODULES}, timeout=900, check=True)
-        return json.loads(done.stdout)
-    finally:
-        one.close()
+    with Round(system, is_embedded=is_embedded) as one:
+        command = [CELERY, HERE / "chords.py"] if system == "celery" else ["node", HERE / "drive.mjs", system]
+        words = [*command, one.port if system == "tarry" else one.store_port, *words]
+        done = subprocess.run([*map(str, words)], stdout=subprocess.PIPE, text=True, env={**os.environ, "MODULES": MODULES}, timeout=900, check=True)
+    return json.loads(done.stdout)
 
 
 def compare(title, figure, words, rounds, is_embedded, is_time):

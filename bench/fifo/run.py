@@ -9,77 +9,22 @@ the work alone; cpu_us_per_job is the processor time of all programs, pushes inc
 """
 
 import argparse
-import glob
 import json
 import os
 import pathlib
 import resource
-import shutil
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from figures.beside import Round  # noqa: E402
+
 MODULES = os.environ.get("MODULES", str(HERE))
 LOCK = os.environ.get("LOCK")
 PEERS = {"redis": ["groupmq"], "postgres": ["graphile"] + (["procrastinate"] if LOCK else [])}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def listens(port):
-    for _ in range(1200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.025)
-    sys.exit(f"nothing listens on port {port}")
-
-
-class Round:
-    """A fresh Redis or PostgreSQL, with tarry before it if it is measured."""
-
-    def __init__(self, store, system):
-        self.folder, self.store_port, self.port = tempfile.mkdtemp(prefix="bench-"), free_port(), free_port()
-        os.chmod(self.folder, 0o777)
-        self.processes = [self.redis() if store == "redis" else self.postgres()]
-        self.url = f"redis://127.0.0.1:{self.store_port}" if store == "redis" else f"postgres://tarry@127.0.0.1:{self.store_port}/postgres"
-        if system == "tarry":
-            binary = os.environ.get("TARRY_BIN", "build/tarry")
-            if store == "postgres":
-                subprocess.run([binary, "sql", "migrate", self.url], check=True, stdout=subprocess.DEVNULL)
-            self.processes.append(subprocess.Popen([binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--store", self.url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            listens(self.port)
-
-    def redis(self):
-        server = subprocess.Popen(["redis-server", "--port", str(self.store_port), "--save", "", "--appendonly", "no", "--dir", self.folder], stdout=subprocess.DEVNULL)
-        listens(self.store_port)
-        return server
-
-    def postgres(self):
-        programs = pathlib.Path(sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1])
-        user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-        data = self.folder + "/data"
-        subprocess.run([*user, programs / "initdb", "-D", data, "-U", "tarry", "-A", "trust", "--no-sync"], check=True, stdout=subprocess.DEVNULL)
-        server = subprocess.Popen([*user, programs / "postgres", "-D", data, "-p", str(self.store_port), "-k", self.folder, "-c", "fsync=off", "-c", "max_connections=200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        listens(self.store_port)
-        ready = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(self.store_port)]
-        while subprocess.run(ready, stdout=subprocess.DEVNULL).returncode:
-            time.sleep(0.1)
-        return server
-
-    def close(self):
-        for process in reversed(self.processes):
-            process.terminate()
-            process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def processor_s():
@@ -89,17 +34,14 @@ def processor_s():
 
 
 def drive(store, system, jobs, keys):
-    one = Round(store, system)
-    before = processor_s()
-    try:
+    with Round(system, store) as one:
+        before = processor_s()
         address = one.port if system == "tarry" else one.store_port if store == "redis" else one.url
         command = [LOCK, HERE / "lock.py"] if system == "procrastinate" else ["node", HERE / "drive.mjs", system]
         done = subprocess.run([*map(str, [*command, address, jobs, keys])], stdout=subprocess.PIPE, text=True, env={**os.environ, "MODULES": MODULES}, timeout=900, check=True)
-        found = json.loads(done.stdout)
-        if found["wrong"] or found["twice"]:
-            print(f"  {system}: {found['wrong']} jobs out of order, {found['twice']} twice", flush=True)
-    finally:
-        one.close()
+    found = json.loads(done.stdout)
+    if found["wrong"] or found["twice"]:
+        print(f"  {system}: {found['wrong']} jobs out of order, {found['twice']} twice", flush=True)
     return {**found, "cpu_us_per_job": round((processor_s() - before) * 1e6 / jobs)}
 
 

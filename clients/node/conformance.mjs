@@ -1,5 +1,6 @@
 // The adapter of the Node client for clients/conformance: JSON lines in, JSON lines out.
 
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BadSignature, Client, Codec, DirectoryStore, Reject, Retry, TarryError, verify, Worker } from "./build/index.js";
@@ -55,8 +56,9 @@ function handlerOf(name, plan) {
 }
 
 const operations = {
-  open({ url, token, retry_for_ms: retryFor, timeout_ms: timeout, codec }) {
-    client = new Client({ url, token, retryFor, timeout, codec: codec && codecOf(codec) });
+  open({ url, token, retry_for_ms: retryFor, timeout_ms: timeout, codec, ...files }) {
+    const tls = Object.fromEntries([["ca", "ca_file"], ["cert", "certificate"], ["key", "key"]].filter(([, name]) => files[name]).map(([option, name]) => [option, readFileSync(files[name])]));
+    client = new Client({ url, token, retryFor, timeout, tls, codec: codec && codecOf(codec) });
     return {};
   },
   // Encodes and decodes a body so many times, for bench/codec.py.

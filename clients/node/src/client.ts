@@ -236,12 +236,14 @@ export class Client {
   async pushAndWait(topic: string, body?: unknown, options: PushAndWaitOptions = {}): Promise<Job> {
     const wait = options.wait ?? "30s";
     const [bytes, contentType] = await encoded(this.codec, body, options.contentType);
-    const { topic: _topic, id: given, body_base64: _body, content_type: _type, meta, ...members } = JSON.parse(itemText({ ...options, topic }, Buffer.alloc(0), contentType)) as Json;
-    if (typeof given !== "string") throw new TypeError("a push that waits needs an id if it has a once");
-    const id = given;
-    const query = [...Object.entries(members).map(([name, value]) => [name, String(value)] as const), ["wait", durationText(wait)] as const];
+    const members = itemMembers(topic, options);
+    const { id } = members;
+    if (id === undefined) throw new TypeError("a push that waits needs an id if it has a once");
+    const query: [string, string][] = [];
+    for (const [name, value] of Object.entries(members)) if (value !== undefined && !NO_OPTIONS.includes(name)) query.push([name, String(value)]);
+    query.push(["wait", durationText(wait)]);
     const headers: Record<string, string> = {};
-    for (const [name, value] of Object.entries((meta ?? {}) as Record<string, string>)) headers[TRACES.includes(name) ? name : `Tarry-Meta-${name}`] = Buffer.from(value).toString("latin1");
+    for (const [name, value] of Object.entries(members.meta ?? {})) headers[TRACES.includes(name) ? name : `Tarry-Meta-${name}`] = Buffer.from(value).toString("latin1");
     let mayBeDone = false;
     let left = milliseconds(wait);
     const began = now();
@@ -573,6 +575,7 @@ export function cutText(text: string, bytesMax = 200): string {
   return new TextDecoder().decode(line.subarray(0, bytesMax), { stream: true });
 }
 
+const NO_OPTIONS: readonly string[] = ["topic", "id", "meta"]; // of a single push: in its path and its headers
 const TRACES: readonly string[] = ["traceparent", "tracestate"];
 
 function tokenOf(given: string | undefined): string | undefined {
@@ -633,14 +636,19 @@ function chunk(texts: readonly string[], start: number): string[] {
 
 /** An item of a batch push, as JSON. Members that are undefined are left out. */
 function itemText(item: PushItem, body: Buffer, contentType: string): string {
+  return JSON.stringify({ ...itemMembers(item.topic, item), body_base64: body.toString("base64"), content_type: contentType });
+}
+
+/** The members of an item beside its body. */
+function itemMembers(topic: string, item: PushOptions) {
   const span = (one: Duration | undefined): string | undefined => (one === undefined ? undefined : durationText(one));
-  const traces = { ...(item.traceparent ? { traceparent: item.traceparent } : {}), ...(item.tracestate ? { tracestate: item.tracestate } : {}) };
-  const meta = { ...traces, ...item.meta };
-  return JSON.stringify({
-    topic: item.topic,
+  const meta: Record<string, string> = {};
+  if (item.traceparent) meta["traceparent"] = item.traceparent;
+  if (item.tracestate) meta["tracestate"] = item.tracestate;
+  Object.assign(meta, item.meta);
+  return {
+    topic,
     id: item.id || (item.once ? undefined : newId()), // a server generates one that belongs to the shard of the once
-    body_base64: body.toString("base64"),
-    content_type: contentType,
     delay: span(item.delay),
     at: item.at === undefined ? undefined : momentText(item.at),
     priority: item.priority,
@@ -663,5 +671,5 @@ function itemText(item: PushItem, body: Buffer, contentType: string): string {
     on_dead: item.onDead,
     callback: item.callback,
     meta: Object.keys(meta).length > 0 ? meta : undefined,
-  });
+  };
 }

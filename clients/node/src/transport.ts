@@ -1,15 +1,16 @@
 /** Requests and answers: connections that are used again, what is asked again and when. docs/clients.md has the rules. */
 
-import http from "node:http";
-import https from "node:https";
+import { validateHeaderValue } from "node:http";
+import type { AgentOptions } from "node:https";
 import { now, sleep, timer } from "./duration.js";
 import { errorOf, TarryError, Unavailable } from "./errors.js";
+import { Pool } from "./http.js";
 
 export const FIRST_PAUSE_MS = 50;
 export const LONGEST_PAUSE_MS = 5_000;
 const AGAIN: readonly number[] = [429, 502, 503, 504];
+const HAS_PORT_80 = /^(?:http:\/\/)?[^/?#]*:80(?:[/?#]|$)/; // a URL forgets it
 const CONNECTIONS_MAX = 64; // of calls; takes and workers have connections of their own, and never wait for one
-const IDLE_MS = 30_000; // less than the server's idle-timeout
 
 export type Json = Record<string, unknown>;
 
@@ -68,60 +69,52 @@ function jsonOf(body: Buffer): Json | undefined {
 
 /** A server: its address, and its connections. */
 class Place {
-  readonly #url: URL;
-  readonly #prefix: string;
-  readonly #module: typeof http | typeof https;
-  readonly #agents: readonly [calls: http.Agent, ahead: http.Agent];
+  readonly prefix: string;
+  /** Of calls, and of takes and workers. */
+  readonly pools: readonly [calls: Pool, ahead: Pool];
 
-  constructor(text: string, tls: https.AgentOptions) {
-    const url = new URL(text.includes("://") ? text : `http://${text}`);
-    if (url.protocol !== "http:" && url.protocol !== "https:") throw new RangeError(`bad URL '${text}', give one like http://127.0.0.1:8279`);
-    this.#url = url;
-    this.#prefix = url.pathname.replace(/\/+$/, "");
-    this.#module = url.protocol === "https:" ? https : http;
-    const agent = (maxSockets: number): http.Agent => new this.#module.Agent({ ...tls, keepAlive: true, timeout: IDLE_MS, maxSockets });
-    this.#agents = [agent(CONNECTIONS_MAX), agent(Infinity)];
+  constructor(text: string, token: string | undefined, tls: AgentOptions) {
+    const url = new URL(/^unix:|:\/\//.test(text) ? text : `http://${text}`);
+    const isUnix = url.protocol === "unix:";
+    if (!isUnix && url.protocol !== "http:" && url.protocol !== "https:") throw new RangeError(`bad URL '${text}', give one like http://127.0.0.1:8279`);
+    const isTls = url.protocol === "https:";
+    const port = Number(url.port) || (isTls ? 443 : HAS_PORT_80.test(text) ? 80 : 8279);
+    if (token) validateHeaderValue("Authorization", token);
+    const named = isUnix ? "localhost" : url.hostname + (port === (isTls ? 443 : 80) ? "" : `:${port}`);
+    const headers = `Host: ${named}\r\nUser-Agent: tarry-node\r\n${token ? `Authorization: Bearer ${token}\r\n` : ""}`;
+    const address = { host: url.hostname.replace(/^\[|\]$/g, ""), port, path: isUnix ? decodeURIComponent(url.pathname) : undefined, tls: isTls ? tls : undefined, headers };
+    this.prefix = isUnix ? "" : url.pathname.replace(/\/+$/, "");
+    this.pools = [new Pool(address, CONNECTIONS_MAX), new Pool(address, Infinity)];
   }
+}
 
-  get event(): string {
-    return this.#module === https ? "secureConnect" : "connect";
-  }
+function queryOf({ query }: Call): string {
+  return query?.length ? `?${query.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : "";
+}
 
-  request(call: Call, headers: http.OutgoingHttpHeaders): http.ClientRequest {
-    const query = call.query?.length ? `?${call.query.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : "";
-    return this.#module.request({
-      agent: this.#agents[call.isAhead ? 1 : 0],
-      host: this.#url.hostname.replace(/^\[|\]$/g, ""),
-      port: this.#url.port || (this.#module === https ? 443 : 8279),
-      method: call.method,
-      path: this.#prefix + call.path + query,
-      headers,
-    });
-  }
+const JSON_TYPE = { "Content-Type": "application/json" };
 
-  close(): void {
-    for (const agent of this.#agents) agent.destroy();
-  }
+function headersOf({ body, contentType, headers }: Call): Readonly<Record<string, string>> | undefined {
+  if (body === undefined) return headers;
+  return contentType || headers ? { ...headers, "Content-Type": contentType ?? "application/json" } : JSON_TYPE;
 }
 
 export class Transport {
   readonly timeout: number;
   readonly retryFor: number;
   readonly #places: readonly Place[];
-  readonly #headers: http.OutgoingHttpHeaders;
   #at = 0;
 
-  constructor(url: string, token: string | undefined, timeout: number, retryFor: number, tls: https.AgentOptions) {
+  constructor(url: string, token: string | undefined, timeout: number, retryFor: number, tls: AgentOptions) {
     const urls = url.split(",").map((one) => one.trim());
-    this.#places = urls.filter((one) => one !== "").map((one) => new Place(one, tls));
+    this.#places = urls.filter((one) => one !== "").map((one) => new Place(one, token, tls));
     if (this.#places.length === 0) throw new RangeError("no URL, give one like http://127.0.0.1:8279");
     this.timeout = timeout;
     this.retryFor = retryFor;
-    this.#headers = { "User-Agent": "tarry-node", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   }
 
   close(): void {
-    for (const place of this.#places) place.close();
+    for (const { pools } of this.#places) for (const pool of pools) pool.close();
   }
 
   #nextPlace(failed: number): void {
@@ -134,53 +127,43 @@ export class Transport {
       if (call.signal?.aborted) return reject(call.signal.reason);
       const at = this.#at;
       const place = this.#places[at] as Place;
-      const body = call.body === undefined ? {} : { "Content-Type": call.contentType ?? "application/json" };
-      const length = call.method === "GET" || call.method === "DELETE" ? {} : { "Content-Length": Buffer.byteLength(call.body ?? "") };
-      const request = place.request(call, { ...this.#headers, ...call.headers, ...body, ...length });
       let isSent = false;
-      let isOver = false;
-      const end = (): boolean => {
-        if (isOver) return false;
-        isOver = true;
+      const end = (): void => {
         clearTimeout(limit);
         call.signal?.removeEventListener("abort", cut);
-        return true;
-      };
-      const cut = (): void => {
-        if (!end()) return;
-        request.destroy();
-        reject(call.signal?.reason);
       };
       const fail = (fault: Error): void => {
-        if (!end()) return;
-        request.destroy();
+        end();
         this.#nextPlace(at);
         if (isSent) call.onDoubt?.();
         reject(new Unavailable(`no answer: ${fault.message || fault.name}`, { code: "no_answer", cause: fault }));
       };
+      const close = place.pools[call.isAhead ? 1 : 0].send({
+        method: call.method,
+        path: place.prefix + call.path + queryOf(call),
+        headers: headersOf(call),
+        body: call.body ?? (call.method === "GET" || call.method === "DELETE" ? undefined : ""),
+        onSent: () => (isSent = true),
+        onFault: fail,
+        onReply: ({ status, body, retryAfter, date }) => {
+          end();
+          if (status >= 502 && status <= 504) this.#nextPlace(at);
+          resolve({ status, body, retryAfter: retryAfterOf(retryAfter, date) });
+        },
+      });
+      const cut = (): void => {
+        end();
+        close();
+        reject(call.signal?.reason);
+      };
       const timeout = call.timeout ?? this.timeout;
       // An answer that has come while this process was busy is read before the limit counts.
-      const limit = timer(timeout, () => setImmediate(() => fail(new Error(`none within ${timeout} ms`))));
+      const expire = (): void => {
+        if (!close()) return;
+        fail(new Error(`none within ${timeout} ms`));
+      };
+      const limit = timer(timeout, () => setImmediate(expire));
       call.signal?.addEventListener("abort", cut, { once: true });
-      request.on("error", fail);
-      request.on("socket", (socket) => {
-        isSent = !socket.connecting;
-        if (!isSent) socket.once(place.event, () => (isSent = true));
-      });
-      request.on("response", (response) => {
-        const parts: Buffer[] = [];
-        response.on("data", (part: Buffer) => parts.push(part));
-        response.on("error", fail);
-        response.on("close", () => fail(new Error("the answer was cut short")));
-        response.on("end", () => {
-          if (!response.complete) return fail(new Error("the answer was cut short"));
-          if (!end()) return;
-          const status = response.statusCode ?? 0;
-          if (status >= 502 && status <= 504) this.#nextPlace(at);
-          resolve({ status, body: Buffer.concat(parts), retryAfter: retryAfterOf(response.headers["retry-after"], response.headers.date) });
-        });
-      });
-      request.end(call.body);
     });
   }
 

@@ -235,6 +235,8 @@ export class Worker {
       try {
         const jobs = await this.#client.takeEncoded(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, consumer: this.#consumer, signal: this.#takeCut.signal });
         for (const job of jobs) this.#begin(job);
+        // Answers of handlers that end at once are sent before the next take: they free slots of this worker, and end the waits of other clients.
+        for (let iterations = jobs.length > 0 ? 2 : 0; iterations > 0 && !stopped.aborted; iterations--) await nextIteration();
         if (jobs.length > 0 || now() - began > EMPTY_MS) {
           pause = FIRST_PAUSE_MS;
           continue;
@@ -396,7 +398,7 @@ export class Worker {
     const queue = this.#answers[verb];
     if (queue.isSending) return;
     queue.isSending = true;
-    await nextIteration(); // handlers that end in the same iteration of the loop are answered together
+    if (this.#running > 0) await nextIteration(); // handlers that end in the same iteration of the loop are answered together
     while (queue.waiting.length > 0) {
       await this.#until(() => this.#running === 0 || queue.waiting.length >= LEASES_MAX, LINGER_MS);
       await this.#send(verb, queue.waiting.splice(0, LEASES_MAX));
