@@ -138,6 +138,22 @@ def test_groups_of_make_test_write_to_memory_except_those_for_the_disk(run, tmp_
     assert not (tmp_path / "build-test/memory.log").read_text(encoding="utf-8").startswith(str(tmp_path / "shm"))
 
 
+def test_groups_with_a_turn_run_in_their_turn_only(run, tmp_path, monkeypatch):
+    rows = "".join(f'[turn_{turn}]\nabout = "."\ncommand = "true"\nbuild = "none"\nneeds = ["set_{turn}"]\nturn = {turn}\nseconds = 1\n' for turn in (1, 2))
+    (tmp_path / "tests/groups.toml").write_text(GROUPS + rows + '[never]\nabout = "."\ncommand = "true"\nbuild = "none"\nneeds = ["none"]\nci = false\nseconds = 1\n', encoding="utf-8")
+    for turn in (1, 2):
+        monkeypatch.setenv("TARRY_TEST_TURN", str(turn))
+        assert {word for word in run("--sets", "ci")[1].split() if "_" in word} == {f"set_{turn}"}
+    assert {"set_1", "set_2", "none"} <= set(run("--sets", "rest")[1].split())
+    monkeypatch.setenv("TARRY_TEST_TURN", "5")
+    assert "TARRY_TEST_TURN is '5', give a number from 1 to 4" in run("--sets", "ci")[1]
+    # Without the variable, the second of the commit decides.
+    monkeypatch.delenv("TARRY_TEST_TURN")
+    subprocess.run("git init -q . && git -c user.name=a -c user.email=a@b.example commit -q --allow-empty -m one", shell=True, check=True, cwd=tmp_path,
+                   env={**os.environ, "GIT_COMMITTER_DATE": "@1700000001 +0000"})
+    assert {word for word in run("--sets", "ci")[1].split() if "_" in word} == {"set_2"}
+
+
 def test_prints_groups_and_package_sets(run):
     assert "quick                   test" in run("--list")[1]
     assert run("--sets", "rest")[1].split() == ["build", "test"]
