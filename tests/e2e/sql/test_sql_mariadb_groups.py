@@ -3,6 +3,7 @@
 TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL.
 """
 
+import contextlib
 import time
 
 import pymysql
@@ -215,3 +216,21 @@ def test_a_topic_without_groups_costs_no_statement(mariadb, start_server):
     texts = [str(row[0]) for row in mariadb.rows("SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' ORDER BY event_time")]
     assert any("DELETE FROM tarry.job " in text or "DELETE j FROM tarry.job " in text for text in texts)
     assert [text for text in texts if "job_grp" in text or "grp_note" in text] == []
+
+
+def test_the_groups_that_are_held_are_found_with_few_reads(mariadb, start_server):
+    """Why a group is held is a function with five reads. Only groups that may be held need it, each once."""
+    client, groups = start_server("--store", mariadb.url).client(), 300
+    client.good("PUT", "/v1/topics/held?group_limit=1")
+    client.push_batch([{"topic": "held", "id": f"{name}{number}", "group": f"g{number}"} for name in "ab" for number in range(groups)])
+    assert len(client.take("held", max=20)) == 20
+    topic = mariadb.do("SELECT topic FROM tarry.topic WHERE name = 'held'")
+    for text, held in ((f"SELECT tarry.server_held_jobs({topic}, tarry.now_ms())", [("0 0 20 0 0 0 0",)]), (f"CALL tarry.server_groups({topic}, NULL, 3, 101, 0, NULL)", 20)):
+        with contextlib.closing(mariadb.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("FLUSH STATUS")
+            cursor.execute(text)
+            found = list(cursor.fetchall())
+            assert held in (found, len(found)), found
+            cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read_key'")
+            assert int(cursor.fetchone()[1]) < 8 * groups, text
+    assert client.topic("held")["held_by"] == {"group_limit": 20}
