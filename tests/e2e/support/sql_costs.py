@@ -254,7 +254,8 @@ def measure_figures(database_class, rows):
     database = database_class()
     topics = {"acked": 1_000_000, "cancelled": int(time.time() * 1000) + DAY_MS}
     with database.server, tempfile.TemporaryDirectory() as directory, contextlib.closing(database.server.connect()) as holder, holder.cursor() as cursor:
-        server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url, "--migrate"]).start()
+        # The connection is idle while the rows are made, which takes longer than the usual timeout on a busy machine.
+        server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url, "--migrate", "--idle-timeout", "1h"]).start()
         client = server.client(60)
         for topic in topics:
             client.push(topic, "first", delay="1h")
