@@ -1,5 +1,6 @@
 """Finished jobs that topics keep in a database, read by SQL and by the API."""
 
+import json
 import time
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_kept_job_is_returned_by_get(pair, database):
     client.put_topic("got", keep_finished="1h")
     finish(client, "got", "a")
     assert database.rows("SELECT state, outcome, attempt FROM tarry.get('got', 'a')") == [("finished", "acked", 1)]
+
+
+@ONLY_POSTGRES
+def test_acks_beside_a_row_that_remembers_one_of_their_ids_keep_all(pair, database):
+    """A memory of an id that has ended stays for up to a second. Then none of the acks can be stored by a plain insert."""
+    client = pair[0].client()
+    client.put_topic("beside", keep_finished="1h")
+    client.push("beside", "a")
+    client.push("beside", "b")
+    database.do("INSERT INTO tarry.finished (topic, id, until) SELECT topic, 'b', 0 FROM tarry.topic WHERE name = 'beside'")
+    leases = [{"lease": job["lease"], "result": job["id"]} for job in client.take("beside", max=2, wait="5s")]
+    client.good("POST", "/v1/ack", json.dumps({"leases": leases}).encode(), {"Content-Type": "application/json"})
+    assert [client.get("beside", id)["result"] for id in "ab"] == ["a", "b"]
+    assert eventually(lambda: client.topic("beside")["counts"]["finished"] == 2)
+    assert kept(database, "beside") == [("a", "acked", 1, None), ("b", "acked", 1, None)]
 
 
 @ONLY_POSTGRES

@@ -93,7 +93,8 @@ enum {
     DID_ITEM,
     DID_BATCH,
     DID_MOVED,
-    DID_OWN
+    DID_OWN,
+    DID_KEPT
 };
 
 /* Columns of tarry._shown. */
@@ -818,6 +819,8 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
         (step->statement == POSTGRES_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
+        counts[SQL_COUNT_KEPT] = !row_is_null(rows, row, DID_KEPT);
+        counts[SQL_COUNT_KEPT_BYTES] = postgres_row_number(rows, row, DID_KEPT);
     } else if (step->statement == POSTGRES_AGAINS) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = counts[SQL_COUNT_PUSHED] = counts[SQL_COUNT_FRESH] = 1;

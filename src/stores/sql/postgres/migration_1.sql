@@ -790,7 +790,8 @@ CREATE TYPE tarry._did AS (
   attempt int, was_due bigint, -- of the job before; of one that is gone, or whose successor started: when it was due
   n bigint, -- of many items: which one
   batch bigint, moved int, -- of a member: its batch, and its outcome before and after (tarry._moved)
-  own bigint); -- a batch that tarry._count_batches must look at
+  own bigint, -- a batch that tarry._count_batches must look at
+  kept bigint); -- of an ack without counts: bytes of its job, which is kept; NULL: it is not kept
 
 -- ---- batches ----
 
@@ -1482,7 +1483,7 @@ BEGIN
       WHERE j.ctid = a.place AND j.delivery = p_deliveries[a.n] AND j.taken = p_takens[a.n] AND j.state = 3 AND j.lease_until > now AND j.level = j.priority AND j.next IS NULL AND NOT j.cancel_requested AND j.own IS NULL
         AND j.batch IS NULL AND j.grp IS NULL
       RETURNING 'created', tarry._state(1, j.due, now), j.due, j.topic, j.expire, NULL::boolean, NULL::bigint[], j.id, names[array_position(topics, j.topic)],
-        NULL::bigint, NULL::boolean, a.attempt, NULL::bigint, a.n, NULL::bigint, NULL::int, NULL::bigint;
+        NULL::bigint, NULL::boolean, a.attempt, NULL::bigint, a.n, NULL::bigint, NULL::int, NULL::bigint, NULL::bigint;
     GET DIAGNOSTICS more = ROW_COUNT;
     done := done + more;
     IF done = cardinality(p_topics) THEN RETURN; END IF;
@@ -2130,14 +2131,14 @@ BEGIN
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[]
-        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n, d.batch, tarry._moved(0, 3), NULL FROM d
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n, d.batch, tarry._moved(0, 3), NULL, NULL FROM d
   LOOP
     done := done || r.n;
     RETURN NEXT r;
   END LOOP;
   FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests, p_members)
         WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, members, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
-      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n, v.batch, v.moved, v.own
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n, v.batch, v.moved, v.own, v.kept
         FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false, coalesce(u.members, false)) v) c LOOP
     RETURN NEXT r;
   END LOOP;
@@ -2155,10 +2156,6 @@ END $$;
 
 CREATE FUNCTION tarry._waits_until(p_verb int, p_delay bigint, p_due bigint, p_now bigint, p_backoff bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_due WHEN p_delay = 0 THEN p_now ELSE p_now + p_backoff END $$;
-
--- The counts of an ack whose job is kept with so many bytes.
-CREATE FUNCTION tarry._acked_kept(p_bytes bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$$ SELECT ARRAY[0, 0, -1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, p_bytes] $$;
 
 -- Plain is an ack, an extension, what is returned, and what fails or whose lease ends by itself without dying, in topics that keep no
 -- history and have no limit of jobs (acks: also with a history).
@@ -2243,13 +2240,13 @@ BEGIN
       r := tarry._answer(x.verb, x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority, x.result_type,
         x.result);
     ELSIF x.done IN (1, 3) THEN
-      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, CASE WHEN x.new_due IS NOT NULL THEN tarry._acked_kept(x.new_due) END, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL,
-        x.batch, tarry._moved(0, 1), x.own);
+      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL,
+        x.batch, tarry._moved(0, 1), x.own, x.new_due);
     ELSE
       r := ROW('ok', CASE WHEN x.new_due <= now THEN 2 ELSE 1 END, x.new_due, x.topic, x.expire, false,
         CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0,0,0}'::bigint[]
           ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
-        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL, NULL, NULL, NULL);
+        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL, NULL, NULL, NULL, NULL);
     END IF;
     r.n := x.n;
     RETURN NEXT r;
@@ -2270,7 +2267,7 @@ BEGIN
     INSERT INTO tarry.grp_note SELECT d.topic, w.grp, count(*) FROM d, LATERAL (VALUES (1, coalesce(d.grp, 0)), (2, -1)) w(flag, grp)
       WHERE d.slot & w.flag > 0 GROUP BY 1, 2
   ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, NULL::bigint[], d.id, p_names[array_position(p_topics, d.topic)], NULL::bigint,
-      false, d.attempt, NULL::bigint, d.n, d.batch, tarry._moved(0, 1), d.own FROM d;
+      false, d.attempt, NULL::bigint, d.n, d.batch, tarry._moved(0, 1), d.own, NULL::bigint FROM d;
 END $$;
 
 -- Awaited jobs are acked one by one, so that those who wait get all of their end.
@@ -2279,11 +2276,13 @@ END $$;
 -- more for an ack; the rest, if found by its key, is answered like other answers. Ended leases return no row.
 CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
   p_types bytea[], p_results bytea[], p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; keepers int[]; done bigint := 0; more bigint; l record; n int;
+DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; keepers int[]; keeper_names text[]; keeps bigint[]; keep_bodies boolean[]; done bigint := 0; more bigint; l record; n int;
   is_awaited boolean := EXISTS (SELECT FROM tarry.awaited); flow boolean;
 BEGIN
   SELECT array_agg(t.topic) FILTER (WHERE t.keep_finished = 0), array_agg(t.name) FILTER (WHERE t.keep_finished = 0),
-      array_agg(t.topic) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0), bool_or(t.flow & 3 > 0) INTO topics, names, keepers, flow
+      array_agg(t.topic) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0), array_agg(t.name) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0),
+      array_agg(t.keep_finished) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0), array_agg(t.keep_body) FILTER (WHERE t.keep_finished > 0 AND t.flow = 0), bool_or(t.flow & 3 > 0)
+    INTO topics, names, keepers, keeper_names, keeps, keep_bodies, flow
     FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
     WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
   IF flow THEN
@@ -2295,33 +2294,33 @@ BEGIN
       WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL AND j.topic = ANY (topics)
         AND (j.keep = 0 OR j.keep IS NULL) AND (NOT is_awaited OR NOT tarry._is_awaited(names[array_position(topics, j.topic)], j.id))
       RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
-        false, j.attempt, NULL::bigint, u.n, j.batch, tarry._moved(0, 1), j.own;
+        false, j.attempt, NULL::bigint, u.n, j.batch, tarry._moved(0, 1), j.own, NULL::bigint;
     GET DIAGNOSTICS done = ROW_COUNT;
     IF done = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
   IF keepers IS NOT NULL THEN
-    RETURN QUERY WITH d AS (
-      DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens, p_types, p_results) WITH ORDINALITY u("row", delivery, taken, result_type, result, n),
-          tarry.topic t
-        WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL
-          AND j.topic = ANY (keepers) AND t.topic = j.topic AND coalesce(j.keep, t.keep_finished) > 0
-          AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
-        RETURNING u.n, t.name, coalesce(j.keep, t.keep_finished) AS keep, j.topic, j.id, j.seq, j.first_due, j.taken, j.priority, j.attempt, j.consumer, j.meta,
-          j.error, j.history, j.progress, nullif(u.result_type, '') AS result_type, nullif(u.result, '') AS result,
-          CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body, j.batch, j.own, j.batches
-    ), k AS (
-      INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-          result_type, result, content_type, body, batches)
-        SELECT d.topic, d.id, 0, now + d.keep + 1, now, d.seq, d.first_due, nullif(d.taken, 0), tarry._kept_bytes(d.id, d.meta, d.body, d.result), d.priority,
-          d.attempt, 1, d.consumer, d.meta, d.error, d.history, d.progress, d.result_type, d.result, d.content_type, d.body, d.batches FROM d
-        ON CONFLICT (topic, id) DO UPDATE SET (until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
-            result_type, result, content_type, body, batches) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
-            excluded.priority, excluded.attempt, excluded.outcome, excluded.consumer, excluded.meta, excluded.error, excluded.history, excluded.progress,
-            excluded.result_type, excluded.result, excluded.content_type, excluded.body, excluded.batches)
-    ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, tarry._acked_kept(tarry._kept_bytes(d.id, d.meta, d.body, d.result)), d.id, d.name,
-        NULL::bigint, false, d.attempt, NULL::bigint, d.n, d.batch, tarry._moved(0, 1), d.own FROM d;
-    GET DIAGNOSTICS more = ROW_COUNT;
-    IF done + more = cardinality(p_rows) THEN RETURN; END IF;
+    BEGIN -- a look-up before each insert would cost more. The rows are returned after the inserts: those that are returned are not undone
+      RETURN QUERY WITH d AS (
+        DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens, p_types, p_results) WITH ORDINALITY u("row", delivery, taken, result_type, result, n)
+          WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL
+            AND j.topic = ANY (keepers) AND (j.keep IS NULL OR j.keep > 0)
+            AND (NOT is_awaited OR NOT tarry._is_awaited(keeper_names[array_position(keepers, j.topic)], j.id))
+          RETURNING u.n, array_position(keepers, j.topic) AS k, j.keep, j.topic, j.id, j.seq, j.first_due, j.taken, j.priority, j.attempt, j.consumer, j.meta,
+            j.error, j.history, j.progress, nullif(u.result_type, '') AS result_type, nullif(u.result, '') AS result, j.content_type,
+            CASE WHEN keep_bodies[array_position(keepers, j.topic)] THEN j.body END AS body, j.batch, j.own, j.batches
+      ), k AS (
+        INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
+            result_type, result, content_type, body, batches)
+          SELECT d.topic, d.id, 0, now + coalesce(d.keep, keeps[d.k]) + 1, now, d.seq, d.first_due, nullif(d.taken, 0), tarry._kept_bytes(d.id, d.meta, d.body, d.result), d.priority,
+            d.attempt, 1, d.consumer, d.meta, d.error, d.history, d.progress, d.result_type, d.result, CASE WHEN keep_bodies[d.k] THEN d.content_type END, d.body, d.batches FROM d
+          RETURNING true
+      ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, NULL::bigint[], d.id, keeper_names[d.k], NULL::bigint, false, d.attempt, NULL::bigint, d.n, d.batch,
+          tarry._moved(0, 1), d.own, tarry._kept_bytes(d.id, d.meta, d.body, d.result)::bigint FROM d WHERE (SELECT count(*) FROM k) > 0;
+      GET DIAGNOSTICS more = ROW_COUNT;
+      done := done + more;
+    EXCEPTION WHEN unique_violation THEN NULL; -- an id is remembered for another reason: all are answered below
+    END;
+    IF done = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
   SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.level) AS levels, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
       array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens, array_agg(u.result_type) AS types, array_agg(u.result) AS results INTO l
@@ -2331,7 +2330,7 @@ BEGIN
   n := cardinality(l.ns);
   IF n IS NULL THEN RETURN; END IF;
   RETURN QUERY SELECT a.status, a.state, a.due, a.topic, a.expire, a.died, a.counts, a.id, a.name, a.lease_until, a.cancel_requested, a.attempt, a.was_due,
-      l.ns[a.n], a.batch, a.moved, a.own
+      l.ns[a.n], a.batch, a.moved, a.own, a.kept
     FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.levels, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
       array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
       array_fill(-1, ARRAY[n]), l.types, l.results, NULL, p_server) a;
