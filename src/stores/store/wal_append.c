@@ -80,8 +80,37 @@ static struct wal_batch *nth(const struct wal_recent *recent, uint32_t index)
     return recent->ring[(recent->head + index) & (recent->cap - 1)];
 }
 
+/* Frees unused room of a batch, because the room for the largest commands would crowd out other batches. Returns the
+ * batch, or a copy of a small one, whose memory the next batch gets. */
+static struct wal_batch *fitted(struct wal_recent *recent, struct wal_batch *batch)
+{
+    struct wal_batch *copy;
+
+    if (batch->cap / 2 <= batch->len)
+        return batch;
+    if (batch->len >= LARGE_BYTES) {
+        large_shrink(batch->at, batch->cap, batch->len);
+        batch->cap = batch->len;
+        return batch;
+    }
+    copy = malloc(sizeof *copy);
+    if (!copy)
+        return batch;
+    *copy = *batch;
+    copy->cap = batch->len;
+    copy->at = large_grow(NULL, 0, copy->cap);
+    if (!copy->at) {
+        free(copy);
+        return batch;
+    }
+    memcpy(copy->at, batch->at, batch->len);
+    give_up(recent, batch);
+    return copy;
+}
+
 static void wal_recent_add(struct wal_recent *recent, struct wal_batch *batch, size_t bytes_max)
 {
+    batch = fitted(recent, batch);
     while (recent->count && recent->bytes + batch->cap > bytes_max) {
         struct wal_batch *oldest = nth(recent, 0);
 
