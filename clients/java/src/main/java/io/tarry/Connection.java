@@ -14,6 +14,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.regex.Pattern;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -28,6 +29,9 @@ final class Connection {
     private static final int BUFFER_BYTES = 16 << 10;
     private static final int HEAD_BYTES_MAX = 64 << 10;
     private static final byte[] END = {'\r', '\n'};
+    private static final Pattern STATUS_LINE = Pattern.compile("HTTP/1\\.[01] [1-5][0-9][0-9]( .*)?");
+    private static final Pattern DECIMAL = Pattern.compile("[0-9]{1,9}");
+    private static final Pattern HEXADECIMAL = Pattern.compile("[0-9A-Fa-f]{1,7}");
 
     /** A response. Names of headers are in lower case; of several with one name the first counts. */
     static final class Response {
@@ -177,7 +181,7 @@ final class Connection {
     /** The status line and the headers; gives the version. */
     private String readHead(Response response) throws IOException {
         String line = readLine();
-        if (!line.matches("HTTP/1\\.[01] [1-5][0-9][0-9]( .*)?")) {
+        if (!STATUS_LINE.matcher(line).matches()) {
             throw new IOException("the answer does not begin as HTTP/1.1 does");
         }
         response.status = Integer.parseInt(line.substring(9, 12));
@@ -240,7 +244,7 @@ final class Connection {
     }
 
     private static int number(String text, int base) throws IOException {
-        if (!text.matches(base == 10 ? "[0-9]{1,9}" : "[0-9A-Fa-f]{1,7}")) {
+        if (!(base == 10 ? DECIMAL : HEXADECIMAL).matcher(text).matches()) {
             throw new IOException("the answer has the length '" + text + "'");
         }
         return Integer.parseInt(text, base);

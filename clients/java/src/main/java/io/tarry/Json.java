@@ -54,9 +54,18 @@ final class Json {
         }
     }
 
+    private static boolean hasSurrogates(String text) {
+        for (int at = 0; at < text.length(); at++) {
+            if (Character.isSurrogate(text.charAt(at))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Text to UTF-8; half a surrogate pair is an error and must not silently become a question mark. */
     static byte[] encode(String text) {
-        if (text.chars().noneMatch(one -> one >= Character.MIN_SURROGATE && one <= Character.MAX_SURROGATE)) {
+        if (!hasSurrogates(text)) {
             return text.getBytes(StandardCharsets.UTF_8); // several times as fast
         }
         try {
@@ -133,7 +142,7 @@ final class Json {
 
     private String string() {
         int begin = ++at;
-        while (peek() != '"' && peek() != '\\' && peek() >= ' ') {
+        for (char one = peek(); one != '"' && one != '\\' && one >= ' '; one = peek()) {
             at++;
         }
         if (peek() == '"') { // most have no escape, and are a piece of the text
@@ -235,7 +244,7 @@ final class Json {
     }
 
     private void blanks() {
-        while (peek() == ' ' || peek() == '\n' || peek() == '\r' || peek() == '\t') {
+        for (char one = peek(); one == ' ' || one == '\n' || one == '\r' || one == '\t'; one = peek()) {
             at++;
         }
     }

@@ -9,6 +9,8 @@ public final class Pushed {
     /** EXISTED: nothing was changed. REFUSED: see {@link Pushed#error}. */
     public enum Result { CREATED, REPLACED, EXISTED, REFUSED }
 
+    private static final Map<String, Result> RESULTS = Map.of("created", Result.CREATED, "replaced", Result.REPLACED, "existed", Result.EXISTED);
+
     private final String topic;
     private final String id;
     private final Result result;
@@ -24,10 +26,10 @@ public final class Pushed {
     }
 
     static Pushed of(Object id, Map<String, Object> answer) {
-        for (Result one : Result.values()) {
-            if (one != Result.REFUSED && one.name().toLowerCase(java.util.Locale.ROOT).equals(answer.get("result"))) {
-                return new Pushed(answer.get("topic"), String.valueOf(answer.getOrDefault("id", id)), one, answer.get("due_at"), null);
-            }
+        Object name = answer.get("result");
+        Result result = name == null ? null : RESULTS.get(name);
+        if (result != null) {
+            return new Pushed(answer.get("topic"), String.valueOf(answer.getOrDefault("id", id)), result, answer.get("due_at"), null);
         }
         return new Pushed(null, String.valueOf(id), Result.REFUSED, null, TarryException.of(0, answer, null));
     }

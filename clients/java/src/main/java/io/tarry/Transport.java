@@ -232,7 +232,10 @@ final class Transport {
 
     /** Parses the header in either format; null without the header. A date is compared with the answer's own: the clock here may be wrong. */
     static Duration retryAfter(Map<String, String> headers, Instant now) {
-        String text = headers.getOrDefault("retry-after", "");
+        String text = headers.get("retry-after");
+        if (text == null) {
+            return null;
+        }
         if (text.matches("[0-9]{1,9}")) {
             return Duration.ofSeconds(Long.parseLong(text));
         }
@@ -394,8 +397,17 @@ final class Transport {
             return waited.compareTo(request.timeout) > 0 && (isLast ? waited.minus(request.timeout) : waited).compareTo(request.retryFor) > 0;
         }
 
+        private boolean isPrintable(String text) {
+            for (int at = 0; at < text.length(); at++) {
+                if (text.charAt(at) < ' ' || text.charAt(at) > '~') {
+                    return false;
+                }
+            }
+            return true;
+        }
+
         private byte[] bytes(Place to) {
-            if (request.contentType.chars().anyMatch(one -> one < ' ' || one > '~')) {
+            if (!isPrintable(request.contentType)) {
                 throw new IllegalArgumentException("bad content type '" + request.contentType.replaceAll("[^ -~]", "?") + "'");
             }
             String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + request.headers + (request.body.length > 0 ? "Content-Type: " + request.contentType + "\r\n" : "");
