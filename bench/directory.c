@@ -270,11 +270,13 @@ static struct rate rate_of(void (*push)(uint64_t, int, int64_t), void (*drain)(u
     return rate_since(since, jobs);
 }
 
-/* The log's files are written once, and used again and again: before the first round. */
-static void warm_up(void)
+/* The log's files are written once, and used again and again: before the first round, as many as the rounds or a checkpoint
+ * need. */
+static void warm_up(uint64_t jobs)
 {
-    enum { BYTES = 300 << 20 };
-    for (int i = 0; i < BYTES / BODY_BYTES / BATCH; i++, made += BATCH)
+    enum { JOBS_MAX = (300 << 20) / BODY_BYTES };
+    uint64_t until = made + (jobs * ROUNDS < JOBS_MAX ? jobs * ROUNDS : JOBS_MAX);
+    for (; made < until; made += BATCH)
         queue_push(made, BATCH, DAY_MS);
 }
 
@@ -282,8 +284,7 @@ static void batches(uint64_t jobs, bool drains, bool flies)
 {
     struct rate rates[ROUNDS], beside[ROUNDS];
     jobs -= jobs % BATCH;
-    if (!drains)
-        warm_up();
+    warm_up(jobs);
     for (int i = 0; i < ROUNDS; i++) {
         rates[i] = rate_of(flies ? queue_fly : queue_push, drains ? queue_drain : NULL, jobs);
         beside[i] = rate_of(table_push, drains ? table_drain : NULL, jobs / 4 - jobs / 4 % BATCH);

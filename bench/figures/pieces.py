@@ -59,6 +59,17 @@ class Bench:
         return result
 
 
+def print_run(bench, number, name, figure, result):
+    bench.print_line(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
+                     f"  generator busy {result['generator_busy']:.0%}"
+                     f"  {result['jobs_per_cpu_s']:>9,} jobs per second of the server's CPU")
+
+
+def medians_of(runs, figure):
+    return {name: {"median": statistics.median(run[figure] for run in all_runs), "runs": all_runs}
+            for name, all_runs in runs.items() if all_runs}
+
+
 def rounds_of(bench, names, figure, **flags):
     """Every server in turn, round after round, each time fresh. {name: {figure, runs}}."""
     runs = {name: [] for name in bench.wanted(names)}
@@ -67,11 +78,8 @@ def rounds_of(bench, names, figure, **flags):
             with bench.server(name) as server:
                 result = bench.load(server, **flags)
             runs[name].append(result)
-            bench.print_line(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
-                      f"  generator busy {result['generator_busy']:.0%}"
-                      f"  {result['jobs_per_cpu_s']:>9,} jobs per second of the server's CPU")
-    return {name: {"median": statistics.median(run[figure] for run in all_runs), "runs": all_runs}
-            for name, all_runs in runs.items() if all_runs}
+            print_run(bench, number, name, figure, result)
+    return medians_of(runs, figure)
 
 
 def push(bench):
@@ -109,7 +117,7 @@ def late(bench):
             with bench.server(name) as server:
                 size = {} if server.kind.protocol == "beanstalk" else {"batch": 100, "pipeline": 8}
                 bench.load(server, jobs=pending, delay="2h..3h", consumers=0, topic="late", **size)
-                result = bench.load(server, topic="late", rate=10_000, duration=f"{4 * bench.seconds}s",
+                result = bench.load(server, topic="late", rate=10_000, duration=f"{(2 if bench.quick else 4) * bench.seconds}s",
                                     delay="1s..5s", consumers=4, take=100)
             result["pending"] = pending
             late_ms = result["late_ms"]
@@ -118,6 +126,19 @@ def late(bench):
             runs.append(result)
         out[name] = {"median": statistics.median(run["late_ms"]["p99"] for run in runs), "runs": runs}
     return out
+
+
+def two_shards(bench):
+    """durable push, 64 deep: one shard on one core, two shards on two; the generator on both"""
+    places = {"tarry": servers.SERVER_CORE, "tarry-2-shards": None}
+    runs = {name: [] for name in bench.wanted(places)}
+    for number in range(bench.rounds):
+        for name in runs:
+            with bench.server(name, places[name]) as server:
+                result = bench.load(server, core=None, duration=f"{bench.seconds}s", delay="1h..2h", consumers=0, connections=8, pipeline=64)
+            runs[name].append(result)
+            print_run(bench, number, name, "pushes_per_s", result)
+    return medians_of(runs, "pushes_per_s")
 
 
 def ram(bench):
@@ -154,16 +175,16 @@ def idle(bench):
     for name in bench.wanted(["tarry", "beanstalkd", "redis"]):
         with bench.server(name) as server:
             bench.load(server, jobs=10_000, delay="1h..2h", consumers=0, topic="idle")
-            time.sleep(3)
+            time.sleep(1 if bench.quick else 3)
             before, cpu = server.switches(), server.cpu_s()
-            time.sleep(4 if bench.quick else 10)
+            time.sleep(2 if bench.quick else 10)
             run = {"switches": server.switches() - before, "cpu_s": round(server.cpu_s() - cpu, 3)}
         bench.print_line(f"  {name:16} {run['switches']} context switches, {run['cpu_s']} s of CPU")
         out[name] = {"median": run["switches"], "runs": [run]}
     return out
 
 
-PIECES = {piece.__name__: piece for piece in (push, single, batch, life, late, ram, idle)}
+PIECES = {piece.__name__: piece for piece in (push, single, batch, life, late, ram, idle, two_shards)}
 
 
 def touch_memory(gib):

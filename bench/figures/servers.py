@@ -32,6 +32,8 @@ KINDS = {
     for kind in (
         Kind("tarry", "http", "{tarry} serve --data {dir}/data --listen 127.0.0.1:{port}",
              "durable: every answer after fdatasync"),
+        Kind("tarry-2-shards", "http", "{tarry} serve --data {dir}/data --shards 2 --listen 127.0.0.1:{port}",
+             "the same with two shards, on both cores"),
         Kind("beanstalkd", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port}",
              "no log: nothing survives"),
         Kind("beanstalkd-log", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port} -b {dir}",
