@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RENEW_MS = 20000 /* a note in Redis lasts 60 s (common/keeping.lua) */ };
+enum {
+    RENEW_MS = 20000, /* a note in Redis lasts 60 s (common/keeping.lua) */
+    MESSAGE_MS = 2000 /* a message may arrive so long after the reply of a later call */
+};
 
 enum wait_state {
     WAIT_PUSHED = 1, /* the push is in progress */
@@ -30,7 +33,9 @@ struct held_end {
 
 struct wait {
     struct list list, /* in waits->all */
-        same;         /* in awaited->waits */
+        same,         /* in awaited->waits */
+        gone;         /* in waits->gone, if its job was noted and then not found */
+    int64_t gone_ms;  /* until when the message of its end may arrive */
     struct awaited *awaited;
     struct redis_waits *waits;
     struct queue_reply_to reply_to;
@@ -62,7 +67,7 @@ struct redis_waits {
     struct queue queue; /* first: the queue for callers */
     struct queue *below;
     struct awaited_jobs jobs;
-    struct list all, soon, pushes;
+    struct list all, soon, pushes, gone; /* gone: by time */
     bool is_stopping;
     int64_t renew_ms;
     size_t calls; /* pushes with waits, and calls about waits, without a reply */
@@ -145,6 +150,7 @@ static struct wait *wait_new(struct redis_waits *waits, struct slice topic, stru
         waits->renew_ms = clock_inner_ms() + RENEW_MS;
     list_add_last(&waits->all, &wait->list);
     list_add_last(&awaited->waits, &wait->same);
+    list_init(&wait->gone);
     return wait;
 }
 
@@ -153,6 +159,7 @@ static void wait_free(struct wait *wait)
     struct awaited *awaited = wait->awaited;
     list_remove(&wait->list);
     list_remove(&wait->same);
+    list_remove(&wait->gone);
     if (list_is_empty(&awaited->waits)) {
         awaited_jobs_remove(&wait->waits->jobs, awaited);
         free(awaited);
@@ -208,6 +215,7 @@ static void wait_take_end(struct wait *wait)
     struct held_end *held = wait->held;
     struct queue_end end;
     struct queue_job job = {.end = &end};
+    list_remove(&wait->gone);
     if (held->outcome == REDIS_MOVED) {
         free(held);
         wait->held = NULL;
@@ -325,8 +333,11 @@ static void on_asked(void *owner, uint64_t tag, const struct queue_reply *reply)
     wait->state = WAIT_NOTED;
     if (reply->status == QUEUE_NOT_FOUND && wait->held) {
         wait_take_end(wait);
+    } else if (reply->status == QUEUE_NOT_FOUND && wait->is_noted) {
+        wait->gone_ms = clock_inner_ms() + MESSAGE_MS;
+        list_add_last(&wait->waits->gone, &wait->gone);
     } else if (reply->status != QUEUE_OK) {
-        if (!wait->is_noted || reply->status == QUEUE_NOT_FOUND)
+        if (!wait->is_noted)
             wait_reply_status(wait, reply->status);
     } else if (reply->job_count) {
         wait_reply(wait, reply);
@@ -362,6 +373,8 @@ void redis_waits_check(struct redis_waits *waits)
     waits->renew_ms = clock_inner_ms() + RENEW_MS;
     for (struct list *at = waits->all.next; at != &waits->all; at = at->next) {
         struct wait *wait = list_entry(at, struct wait, list);
+        if (!list_is_empty(&wait->gone))
+            continue;
         if (wait->state == WAIT_NOTED)
             wait_ask(wait);
         else
@@ -525,6 +538,11 @@ static const struct queue_ops ops = {
 
 /* ---- steps and life cycle ---- */
 
+static struct wait *first_gone(struct redis_waits *waits)
+{
+    return list_is_empty(&waits->gone) ? NULL : list_entry(waits->gone.next, struct wait, gone);
+}
+
 int64_t redis_waits_step(struct redis_waits *waits, int64_t now_ms)
 {
     size_t left = 0;
@@ -538,10 +556,15 @@ int64_t redis_waits_step(struct redis_waits *waits, int64_t now_ms)
         free(soon);
         to.done(to.owner, to.tag, &reply);
     }
+    struct wait *gone;
+    while ((gone = first_gone(waits)) && now_ms >= gone->gone_ms)
+        wait_reply_status(gone, QUEUE_NOT_FOUND);
     if (!list_is_empty(&waits->all) && now_ms >= waits->renew_ms)
         redis_waits_check(waits);
     if (!list_is_empty(&waits->soon))
         return now_ms;
+    if (gone && gone->gone_ms < waits->renew_ms)
+        return gone->gone_ms;
     return list_is_empty(&waits->all) ? INT64_MAX : waits->renew_ms;
 }
 
@@ -579,6 +602,7 @@ struct redis_waits *redis_waits_new(struct queue *below)
     list_init(&waits->all);
     list_init(&waits->soon);
     list_init(&waits->pushes);
+    list_init(&waits->gone);
     queue_report_as(below, &waits->queue);
     return waits;
 }

@@ -7,6 +7,8 @@
  * to 8 KiB; a longer one is read. Nothing polls: a wait is looked up again only after a message may
  * have been lost, and each 20 s, which also renews its note. An end that arrives while a call about
  * the wait is in progress is held until its reply, because it may be of an earlier job of this id.
+ * A later look-up can overtake the message of an end, since Redis sends both by connections of their own: a job that was
+ * noted and is not found is awaited for two more seconds.
  *
  * Runs on the reactor's thread. Owner: redis.c.
  */

@@ -5,13 +5,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "queue/copy.h"
+#include "redis/waits.h"
 #include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SERVERS = 3, ROUNDS = 12, RESULT_MS_MAX = 1000, PATIENCE_US = 10 * 1000 * 1000 };
+enum { SERVERS = 3, ROUNDS = 12, RESULT_MS_MAX = 1000, PATIENCE_US = 60 * 1000 * 1000 };
 
 struct host {
     struct redis *redis;
@@ -27,8 +28,11 @@ static void host_start(struct host *host)
 {
     char url[256], error[512];
     snprintf(url, sizeof url, "unix://%s", store->path);
-    struct redis_options options = {
-        .url = url, .shards = 2, .body_bytes_max = 1 << 20, .topics_max = 100};
+    struct redis_options options = {.url = url,
+                                    .shards = 2,
+                                    .body_bytes_max = 1 << 20,
+                                    .topics_max = 100,
+                                    .timeout_ms = PATIENCE_US / 1000};
     *host = (struct host){.reactor = reactor_new(0)};
     assert_int_equal(redis_open(&options, &host->redis, error, sizeof error), 0);
     assert_int_equal(redis_attach(host->redis, host->reactor, &host->queue, error, sizeof error),
@@ -102,11 +106,27 @@ static const struct queue_reply *await(const struct answer *answer)
     return answer->reply;
 }
 
-static void run_ms(int64_t ms)
+/* Returns whether Redis has the note of a wait for this job of the topic 't', in either shard. */
+static bool is_noted(const char *id)
 {
-    int64_t until_us = clock_boot_us() + ms * 1000;
-    while (clock_boot_us() < until_us)
+    static const char *script = "for _, key in ipairs(redis.call('KEYS', '*:awaited')) do "
+                                "if redis.call('ZSCORE', key, 't\\0' .. ARGV[1]) then return 1 end "
+                                "end return 0";
+    redisReply *reply = redis_server_ask(store, "EVAL %s 0 %s", script, id);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    bool noted = reply->integer == 1;
+    freeReplyObject(reply);
+    return noted;
+}
+
+/* A job that ends before Redis has noted the wait is not found. */
+static void until_noted(const char *id)
+{
+    int64_t until_us = clock_boot_us() + PATIENCE_US;
+    while (!is_noted(id) && clock_boot_us() < until_us)
         pump();
+    assert_true(is_noted(id));
 }
 
 static struct queue_push a_push(const char *id)
@@ -134,6 +154,7 @@ static struct slice take_on(size_t host, char room[QUEUE_LEASE_TEXT_BYTES_MAX])
     struct queue_take take = {.topics = &topic, .topic_count = 1, .max = 1, .lease_ms = 60000};
     queue_take(hosts[host].queue, &take, to(&answer));
     const struct queue_reply *reply = await(&answer);
+    assert_int_equal(reply->status, QUEUE_OK);
     assert_int_equal(reply->job_count, 1);
     size_t bytes = reply->jobs[0].lease.len;
     memcpy(room, reply->jobs[0].lease.at, bytes);
@@ -184,7 +205,7 @@ static int64_t round_ms(int number, enum cut what)
     snprintf(result, sizeof result, "result %d", number);
     push_on(0, a_push(id));
     queue_await(hosts[2].queue, slice_of("t"), slice_of(id), NULL, to(&wait));
-    run_ms(20);
+    until_noted(id);
     assert_null(wait.reply);
     struct slice lease = take_on(1, room);
     cut(what);
@@ -254,21 +275,98 @@ CLAIM(many_waits_return_together)
 {
     enum { MANY = 300 };
     static struct answer waits[MANY];
+    static char ids[MANY][24];
     char room[QUEUE_LEASE_TEXT_BYTES_MAX];
     (void)state;
     for (int i = 0; i < MANY; i++) {
-        char id[24];
-        snprintf(id, sizeof id, "many-%d", i);
-        push_on(0, a_push(id));
-        queue_await(hosts[2].queue, slice_of("t"), slice_of(id), NULL, to(&waits[i]));
+        snprintf(ids[i], sizeof ids[i], "many-%d", i);
+        push_on(0, a_push(ids[i]));
+        queue_await(hosts[2].queue, slice_of("t"), slice_of(ids[i]), NULL, to(&waits[i]));
     }
-    run_ms(50);
+    for (int i = 0; i < MANY; i++)
+        until_noted(ids[i]);
     for (int i = 0; i < MANY; i++)
         ack_on((size_t)i % 2, take_on((size_t)i % 2, room), "done");
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(await(&waits[i])->status, QUEUE_OK);
         free(waits[i].reply);
     }
+}
+
+/* ---- messages that a look-up overtakes, with a queue that answers when the test does ---- */
+
+struct below {
+    struct queue queue;
+    enum command_kind kind; /* of the call in progress */
+    struct queue_reply_to reply_to;
+};
+
+static void below_submit(struct queue *queue, const struct command *command,
+                         struct queue_reply_to reply_to)
+{
+    struct below *below = (struct below *)(void *)queue;
+    below->kind = command->kind;
+    below->reply_to = reply_to;
+}
+
+static void below_reply(const struct below *below, struct queue_reply reply)
+{
+    below->reply_to.done(below->reply_to.owner, below->reply_to.tag, &reply);
+}
+
+/* A wait that was noted, and whose job a later look-up did not find. */
+static struct redis_waits *wait_for_gone(struct below *below, struct answer *wait)
+{
+    static const struct queue_ops ops = {.submit = below_submit};
+    const struct command await = {.kind = COMMAND_AWAIT,
+                                  .await = {.topic = slice_of("t"), .id = slice_of("gone")}};
+    struct queue_result ready = {.status = QUEUE_OK, .state = JOB_READY};
+    *below = (struct below){.queue.ops = &ops};
+    struct redis_waits *waits = redis_waits_new(&below->queue);
+    struct queue *queue = redis_waits_queue(waits);
+    queue->ops->submit(queue, &await, to(wait));
+    below_reply(below, (struct queue_reply){.results = &ready, .result_count = 1});
+    redis_waits_check(waits);
+    assert_int_equal(below->kind, COMMAND_AWAIT);
+    below_reply(below, (struct queue_reply){.status = QUEUE_NOT_FOUND});
+    return waits;
+}
+
+CLAIM(a_look_up_that_overtakes_the_message_of_the_end_loses_no_result)
+{
+    struct answer wait = {0};
+    struct below below;
+    struct redis_waits *waits = wait_for_gone(&below, &wait);
+    const struct redis_ended ended = {
+        .outcome = REDIS_ACKED, .topic = slice_of("t"), .stored = slice_of("gone")};
+    struct queue_end end = {.result = slice_of("yes")};
+    struct queue_job job = {.job.state = JOB_FINISHED, .end = &end};
+    (void)state;
+    assert_null(wait.reply);
+    redis_waits_ended(waits, &ended, 0);
+    assert_int_equal(below.kind, COMMAND_GET);
+    below_reply(&below, (struct queue_reply){.jobs = &job, .job_count = 1});
+    assert_non_null(wait.reply);
+    assert_true(slice_is(wait.reply->jobs[0].end->result, "yes"));
+    free(wait.reply);
+    redis_waits_free(waits);
+}
+
+CLAIM(a_job_that_is_gone_without_a_message_is_not_found_two_seconds_later)
+{
+    struct answer wait = {0};
+    struct below below;
+    struct redis_waits *waits = wait_for_gone(&below, &wait);
+    int64_t now_ms = clock_inner_ms();
+    (void)state;
+    assert_in_range(redis_waits_step(waits, now_ms), now_ms, now_ms + 2000);
+    assert_null(wait.reply);
+    assert_int_equal(redis_waits_step(waits, now_ms + 2000), INT64_MAX);
+    assert_non_null(wait.reply);
+    assert_int_equal(wait.reply->status, QUEUE_NOT_FOUND);
+    assert_true(redis_waits_are_done(waits));
+    free(wait.reply);
+    redis_waits_free(waits);
 }
 
 CLAIMS_MAIN(start, stop)
