@@ -291,14 +291,17 @@ static const struct {
     {"too many requests", "/429", TARGET_FAILED, false, false, 429, "http 429"},
 };
 
+/* Those that end by themselves first: their floods would delay the heads of the others, which must arrive within the timeout. */
 static void send_all_evils(struct rig *rig, struct target *target, uint64_t first)
 {
-    begin_time(rig);
-    for (size_t i = 0; i < COUNT_OF(evils); i++) {
-        rig->setting.timeout_ms = evils[i].takes_all_time ? TIMEOUT_MS : GRACE_MS;
-        send_path(rig, target, first + i, http_peer_port(rig->peer), evils[i].path);
+    for (int takes_all_time = 0; takes_all_time < 2; takes_all_time++) {
+        rig->setting.timeout_ms = takes_all_time ? TIMEOUT_MS : GRACE_MS;
+        begin_time(rig);
+        for (size_t i = 0; i < COUNT_OF(evils); i++)
+            if (evils[i].takes_all_time == takes_all_time)
+                send_path(rig, target, first + i, http_peer_port(rig->peer), evils[i].path);
+        run(rig);
     }
-    run(rig);
 }
 
 static void each_bad_peer_is_reported_once_in_time_with_its_fault(void **state)
