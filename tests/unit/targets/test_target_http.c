@@ -291,7 +291,7 @@ static const struct {
     {"too many requests", "/429", TARGET_FAILED, false, false, 429, "http 429"},
 };
 
-/* Those that end by themselves first: their floods would delay the heads of the others, which must arrive within the timeout. */
+/* Begins with the requests that end by themselves: their floods would delay the heads of the others, which must arrive within the timeout. */
 static void send_all_evils(struct rig *rig, struct target *target, uint64_t first)
 {
     for (int takes_all_time = 0; takes_all_time < 2; takes_all_time++) {
