@@ -144,8 +144,8 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
         view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
     }
     if (!beanstalk_session_has_memory(session, job->body.len) ||
-        !beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
-                                    until_ms, lease_until_ms)) {
+        !beanstalk_reservations_add(&session->reservations, view.number, taken->lease, job->topic,
+                                    view.ttr_s, until_ms, lease_until_ms)) {
         beanstalk_return(session->front, taken->lease);
         return false;
     }
@@ -433,6 +433,10 @@ static void look_up(struct beanstalk_session *session)
         beanstalk_answer(session, "NOT_FOUND\r\n");
         return;
     }
+    const struct beanstalk_reservation *held =
+        beanstalk_reservations_find(&session->reservations, session->command.id);
+    if (held)
+        topic = beanstalk_reservation_topic(held);
     if (topic.len) {
         queue_get(beanstalk_session_queue(session), topic, id,
                   beanstalk_session_call(session, on_got));

@@ -108,12 +108,12 @@ void beanstalk_reservations_fini(struct beanstalk_reservations *held)
 }
 
 bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
-                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
-                                int64_t lease_until_ms)
+                                struct slice lease, struct slice topic, uint32_t ttr_s,
+                                int64_t until_ms, int64_t lease_until_ms)
 {
     size_t count = held->ends.count + 1;
     struct beanstalk_reservation *before = beanstalk_reservations_find(held, number);
-    struct beanstalk_reservation *added = calloc(1, sizeof *added + lease.len);
+    struct beanstalk_reservation *added = calloc(1, sizeof *added + lease.len + topic.len);
     if (!added || !beanstalk_reservation_ends_reserve(&held->ends, count) ||
         !beanstalk_reservation_renewals_reserve(&held->renewals, count)) {
         free(added);
@@ -128,7 +128,9 @@ bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t nu
     added->until_ms = until_ms;
     added->lease_until_ms = lease_until_ms;
     added->lease_bytes = (uint8_t)lease.len;
-    memcpy(added->lease, lease.at, lease.len);
+    added->topic_bytes = (uint8_t)topic.len;
+    memcpy(added->text, lease.at, lease.len);
+    memcpy(added->text + lease.len, topic.at, topic.len);
     beanstalk_reservation_table_add(&held->table, added);
     (void)beanstalk_reservation_ends_add(&held->ends, added);
     renewal_place(held, added);

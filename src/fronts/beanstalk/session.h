@@ -75,8 +75,8 @@ struct beanstalk_reservation {
     size_t end_index, renewal_index; /* SIZE_MAX in renewal_index: needs no renewal */
     int64_t until_ms, lease_until_ms;
     uint32_t ttr_s;
-    uint8_t lease_bytes;
-    char lease[];
+    uint8_t lease_bytes, topic_bytes;
+    char text[]; /* the lease, then the topic: another topic may have a job with this number */
 };
 
 static inline bool beanstalk_reservation_ends_before(struct beanstalk_reservation *const *a,
@@ -119,8 +119,8 @@ void beanstalk_reservations_fini(struct beanstalk_reservations *held);
 /* Adds a reservation and replaces an earlier one with the same number. Returns false if out of
  * memory; the earlier one is then kept. */
 bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
-                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
-                                int64_t lease_until_ms);
+                                struct slice lease, struct slice topic, uint32_t ttr_s,
+                                int64_t until_ms, int64_t lease_until_ms);
 /* Returns NULL if the client does not hold the job. */
 struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
                                                           uint64_t number);
@@ -155,7 +155,12 @@ static inline int64_t beanstalk_lease_ms(uint32_t ttr_s)
 
 static inline struct slice beanstalk_reservation_lease(const struct beanstalk_reservation *at)
 {
-    return slice_make(at->lease, at->lease_bytes);
+    return slice_make(at->text, at->lease_bytes);
+}
+
+static inline struct slice beanstalk_reservation_topic(const struct beanstalk_reservation *at)
+{
+    return slice_make(at->text + at->lease_bytes, at->topic_bytes);
 }
 
 /* state: the data shared by the front, its sessions and its statistics. Private to this room. */

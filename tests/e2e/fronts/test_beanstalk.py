@@ -254,6 +254,18 @@ def test_numbers_continue_after_a_restart(start_server, tmp_path):
         assert one.put("x") == 1001 and one("peek 3")[0] == "FOUND", "in the next block, so that no two servers meet"
 
 
+def test_a_reserved_job_is_found_although_another_topic_has_its_number(connect, server):
+    one = connect()
+    one("use mail"), one("watch mail")
+    number = one.put("a")
+    server.client().push("accounts", str(number), b"b", delay="1h")  # its name comes first
+    one("reserve")
+    shown = one.stats(f"stats-job {number}")
+    assert (shown["tube"], shown["state"], shown["reserves"]) == ("mail", "reserved", "1")
+    assert one(f"peek {number}")[2] == b"a" and one(f"delete {number}") == ["DELETED"]
+    assert one.stats(f"stats-job {number}")["tube"] == "accounts"
+
+
 def test_one_packet_may_have_many_commands(connect):
     one = connect()
     one.send(b"".join(b"put %d 0 60 2\r\nab\r\n" % i for i in range(3000)))

@@ -473,7 +473,7 @@ class Churner(Worker):
     """Pushes, takes, cancels, configures, purges and deletes a topic of its own all the time: whatever the server does meanwhile, it must go on."""
 
     def step(self):
-        topic, job = f"/v1/topics/{self.name}", f"/v1/topics/{self.name}/jobs/{self.random.randrange(40)}"
+        topic, job = f"/v1/topics/{self.name}", f"/v1/topics/{self.name}/jobs/churn-{self.random.randrange(40)}"  # no number: beanstalk's commands look for those in all topics
         delay = self.random.choice((0, 50, 1500, 3_600_000))
         target = self.random.choices((
             ("PUT", f"{job}?delay={delay}"), ("POST", f"{topic}/take?max=3&lease=1s"), ("DELETE", job), ("PUT", f"{topic}?dedup_window=1h"), ("PUT", topic),

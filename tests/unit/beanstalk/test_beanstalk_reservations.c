@@ -79,8 +79,9 @@ CLAIM(the_list_agrees_with_an_array)
         case 0:
         case 1:
             *one = (struct model){now_ms + (int64_t)ttr_s * 1000, now_ms + lease_ms, ttr_s};
-            assert_true(beanstalk_reservations_add(&held, number, slice_of("a lease"), ttr_s,
-                                                   one->until_ms, one->lease_until_ms));
+            assert_true(beanstalk_reservations_add(&held, number, slice_of("a lease"),
+                                                   slice_of("mail"), ttr_s, one->until_ms,
+                                                   one->lease_until_ms));
             break;
         case 2:
             if (found) {
@@ -113,11 +114,12 @@ CLAIM(the_list_agrees_with_an_array)
 CLAIM(a_lease_that_ends_with_its_time_is_not_renewed)
 {
     struct beanstalk_reservations held = {0};
-    assert_true(beanstalk_reservations_add(&held, 1, slice_of("a"), 60, 60000, 59999));
+    assert_true(
+        beanstalk_reservations_add(&held, 1, slice_of("a"), slice_of("mail"), 60, 60000, 59999));
     assert_null(beanstalk_reservations_renewal(&held));
     assert_true(beanstalk_reservations_renewal_ms(&held) == INT64_MAX);
-    assert_true(beanstalk_reservations_add(&held, 2, slice_of("b"), 100000, 100000000,
-                                           POLICY_LEASE_MS_MAX));
+    assert_true(beanstalk_reservations_add(&held, 2, slice_of("b"), slice_of("mail"), 100000,
+                                           100000000, POLICY_LEASE_MS_MAX));
     assert_int_equal(beanstalk_reservations_renewal(&held)->number, 2);
     beanstalk_reservations_fini(&held);
 }
