@@ -9,6 +9,7 @@ int main(void)
         RUN(test_a_few_jobs_years_away_do_not_keep_the_short_ones),
         RUN(test_an_interrupted_purge_reports_its_progress),
         RUN(test_an_interrupted_delete_of_a_topic_reports_its_progress),
+        RUN(test_an_interrupted_redrive_reports_its_progress),
         RUN(test_a_delay_above_2_to_the_32_is_not_cut),
         RUN(test_a_restart_adds_nothing_to_a_delay),
         RUN(test_a_stalled_consumer_loses_nothing),

@@ -68,6 +68,8 @@ size_t rig_take(uint32_t max);
 size_t rig_take_ready(uint32_t max);
 /* Answers all jobs of the last take. */
 void rig_answer(enum queue_verb verb, int64_t delay_ms);
+/* Lets the jobs of the topic have one attempt; creates the topic. */
+void rig_give_up_after_one_attempt(void);
 /* Returns the job's due time; rig.status has the result. */
 int64_t rig_get(uint32_t id);
 uint64_t rig_far_jobs(void);
@@ -81,6 +83,7 @@ void test_jobs_released_for_ever_do_not_grow_the_disk(void **state);
 void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state);
 void test_an_interrupted_purge_reports_its_progress(void **state);
 void test_an_interrupted_delete_of_a_topic_reports_its_progress(void **state);
+void test_an_interrupted_redrive_reports_its_progress(void **state);
 /* regressions_time.c: When a job is due. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state);
 void test_a_restart_adds_nothing_to_a_delay(void **state);

@@ -4,15 +4,6 @@
 /* Numbers of jobs: one step's redrives have room in so small a file. */
 enum { FAR = 40, LEASED_FROM = FAR, LEASED = 10, LIST_MOST = 100 };
 
-static void give_up_after_one_attempt(void)
-{
-    rig_ask(&(struct command){.kind = COMMAND_TOPIC,
-                              .topic = {.verb = QUEUE_TOPIC_PUT,
-                                        .topic = slice_of("t"),
-                                        .settings = {.policy.max_attempts = 1}}});
-    assert_int_equal(rig.status, QUEUE_CREATED);
-}
-
 static void make_far_dead(void)
 {
     rig_push(0, FAR, 0, 0);
@@ -38,7 +29,7 @@ void test_a_redrive_takes_far_jobs_though_others_die_meanwhile(void **state)
     (void)state;
 
     rig_begin(&rig_small, 100);
-    give_up_after_one_attempt();
+    rig_give_up_after_one_attempt();
     make_far_dead();
     rig_push(LEASED_FROM, LEASED, 0, 0);
     assert_int_equal(rig_take_ready(LEASED), LEASED);

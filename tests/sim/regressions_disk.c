@@ -72,14 +72,16 @@ void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state)
     rig_end();
 }
 
-static uint64_t waiting_jobs(void)
+/* Returns how many jobs the call is about: dead ones for a redrive, else waiting ones. */
+static uint64_t jobs_for(enum queue_topic_verb verb)
 {
     struct queue_topic topic;
 
     if (!engine_topic_show(rig.world.shard->engine, slice_of("t"),
                            (struct engine_now){.inner_ms = rig.world.machine.inner_ms}, &topic))
         return 0; /* it was deleted */
-    return topic.counts.delayed + topic.counts.ready;
+    return verb == QUEUE_TOPIC_REDRIVE ? topic.counts.dead
+                                       : topic.counts.delayed + topic.counts.ready;
 }
 
 static void change_all(enum queue_topic_verb verb)
@@ -89,33 +91,47 @@ static void change_all(enum queue_topic_verb verb)
     rig_ask(&(struct command){.kind = COMMAND_TOPIC, .topic = call});
 }
 
+/* Lets all jobs die at their first attempt. The disk grows for that, and is full again. */
+static void let_all_die(void)
+{
+    rig.disk.bytes_max = 0;
+    world_wait(&rig.world, 5 * SECOND_MS);
+    while (rig_take_ready(ROUND))
+        rig_answer(QUEUE_NACK, 0);
+    rig.disk.bytes_max = disk_bytes();
+}
+
 /* On a full disk the log has no room for the ends of all jobs, and here no checkpoint makes some. */
 static void interrupt(enum queue_topic_verb verb)
 {
     enum { DISK_BYTES = 3 << 20 };
     struct scenario scenario = rig_small;
+    int64_t delay_ms = verb == QUEUE_TOPIC_REDRIVE ? 0 : HOUR_MS;
     uint64_t jobs;
 
     scenario.limits.topic_quota = JOBS_MAX;
     scenario.limits.scan_changes = 32; /* for which the small log is asked in earnest */
     scenario.limits.checkpoint_files_min = scenario.limits.checkpoint_files_max = 1000;
     rig_begin(&scenario, 8);
+    rig_give_up_after_one_attempt();
     rig.disk.bytes_max = DISK_BYTES;
-    for (uint32_t id = 0; id < JOBS_MAX && rig_try_push(id, ROUND, HOUR_MS); id += ROUND)
+    for (uint32_t id = 0; id < JOBS_MAX && rig_try_push(id, ROUND, delay_ms); id += ROUND)
         continue;
     assert_int_equal(rig.status, QUEUE_NO_SPACE);
-    jobs = waiting_jobs();
+    if (verb == QUEUE_TOPIC_REDRIVE)
+        let_all_die();
+    jobs = jobs_for(verb);
     change_all(verb);
     assert_int_equal(rig.status, QUEUE_NO_SPACE);
     assert_in_range(rig.affected, 1, jobs - 1);
-    assert_int_equal(waiting_jobs(), jobs - rig.affected);
+    assert_int_equal(jobs_for(verb), jobs - rig.affected);
     jobs -= rig.affected;
     rig.disk.bytes_max = 0;
     world_wait(&rig.world, 5 * SECOND_MS);
     change_all(verb);
     assert_int_equal(rig.status, QUEUE_OK);
     assert_int_equal(rig.affected, jobs);
-    assert_int_equal(waiting_jobs(), 0);
+    assert_int_equal(jobs_for(verb), 0);
     rig_end();
 }
 
@@ -129,4 +145,10 @@ void test_an_interrupted_delete_of_a_topic_reports_its_progress(void **state)
 {
     (void)state;
     interrupt(QUEUE_TOPIC_DELETE);
+}
+
+void test_an_interrupted_redrive_reports_its_progress(void **state)
+{
+    (void)state;
+    interrupt(QUEUE_TOPIC_REDRIVE);
 }

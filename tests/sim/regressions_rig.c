@@ -220,6 +220,15 @@ void rig_answer(enum queue_verb verb, int64_t delay_ms)
     }
 }
 
+void rig_give_up_after_one_attempt(void)
+{
+    rig_ask(&(struct command){.kind = COMMAND_TOPIC,
+                              .topic = {.verb = QUEUE_TOPIC_PUT,
+                                        .topic = slice_of("t"),
+                                        .settings = {.policy.max_attempts = 1}}});
+    assert_int_equal(rig.status, QUEUE_CREATED);
+}
+
 /* Returns the job's due time; rig.status has the result. */
 int64_t rig_get(uint32_t id)
 {

@@ -183,6 +183,12 @@ void http_exchange_release(struct http_exchange *exchange)
     slab_remove(&front->exchanges, exchange->id);
 }
 
+/* Returns whether the answer matters to its client alone: it is not audited, and has no leases. */
+static bool only_reads(const struct http_exchange *exchange)
+{
+    return exchange->route && exchange->route->scope == ACCESS_READ;
+}
+
 void http_exchange_orphan(struct http_exchange *exchange)
 {
     leave_connection(exchange);
@@ -195,7 +201,8 @@ void http_exchange_orphan(struct http_exchange *exchange)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->ends)
         ends_cancel(exchange->ends);
-    if (exchange->waiter || exchange->ends || exchange->answered)
+    if (exchange->waiter || exchange->ends || exchange->answered ||
+        (only_reads(exchange) && !exchange->is_long))
         http_exchange_release(exchange);
 }
 
@@ -455,6 +462,10 @@ struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t t
                                             const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (exchange && !exchange->connection && only_reads(exchange)) {
+        http_exchange_release(exchange);
+        return NULL;
+    }
     if (!exchange || reply->status == QUEUE_OK)
         return exchange;
     http_answer_refusal(exchange, reply->status, NULL, 0);

@@ -92,11 +92,11 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
  * (and so may be gone), or if the server is shutting down. */
 bool http_exchange_is_wanted(struct http_front *front, uint64_t tag);
 /* Finds the exchange of a reply, as http_exchange_find. If the whole call was refused, answers with
- * the refusal and returns NULL. */
+ * the refusal and returns NULL. If its client is gone and it only reads, frees it and returns NULL. */
 struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
                                             const struct queue_reply *reply);
-/* Separates the exchange from its closing connection: frees it if it is answered or waits; else the
- * queue's reply frees it. */
+/* Separates the exchange from its closing connection. Frees it if it is answered, waits or only reads; else the
+ * queue's reply frees it. A long call keeps its place among those in progress until the reply. */
 void http_exchange_orphan(struct http_exchange *exchange);
 /* Releases what the exchange holds and has counted, and frees it. For the wire of its connection,
  * when the answer is written. */

@@ -27,19 +27,26 @@ struct fake {
     atomic_int ready; /* jobs the next take gets */
 };
 
+static inline struct held *fake_hold(struct fake *fake, struct queue_reply_to to)
+{
+    struct held *held = &fake->held[fake->held_count++];
+    assert_true(fake->held_count <= HELD_MAX);
+    *held = (struct held){.to = to};
+    if (fake->held_count > atomic_load(&fake->most_held))
+        atomic_store(&fake->most_held, fake->held_count);
+    return held;
+}
+
 static inline void fake_push(struct queue *queue, const struct queue_push *pushes, size_t count,
                              struct queue_reply_to to)
 {
     struct fake *fake = (struct fake *)queue;
-    struct held *held = &fake->held[fake->held_count++];
-    assert_true(count == 1 && fake->held_count <= HELD_MAX);
-    held->to = to;
+    struct held *held = fake_hold(fake, to);
+    assert_int_equal(count, 1);
     (void)snprintf(held->topic, sizeof held->topic, "%.*s", (int)pushes->topic.len,
                    pushes->topic.at);
     (void)snprintf(held->id, sizeof held->id, "%.*s", (int)pushes->id.len, pushes->id.at);
     atomic_fetch_add(&fake->pushed, 1);
-    if (fake->held_count > atomic_load(&fake->most_held))
-        atomic_store(&fake->most_held, fake->held_count);
 }
 
 struct fake_taken {
@@ -96,6 +103,8 @@ static inline void fake_submit(struct queue *queue, const struct command *comman
         fake_push(queue, command->pushes, command->count, to);
     } else if (command->kind == COMMAND_TAKE) {
         fake_take(queue, &command->take, to);
+    } else if (command->kind == COMMAND_GET || command->kind == COMMAND_LIST) {
+        (void)fake_hold((struct fake *)queue, to);
     } else {
         assert_int_equal(command->kind, COMMAND_ANSWER);
         fake_answer(queue, command->answers, command->count, to);

@@ -1,5 +1,6 @@
 /* The end of a connection: asked for, by a limit, in the middle of things. */
 #include "front_client.h"
+#include "http/state.h"
 #include "unit/claim.h"
 
 static const struct ending {
@@ -303,6 +304,60 @@ CLAIM(a_disconnected_client_does_no_harm)
     assert_non_null(strstr(client.text, "\"here\""));
     client_hang_up(&client);
     server_stop(&server);
+}
+
+static uint64_t count_answers(const struct http_front *front)
+{
+    uint64_t sum = 0;
+    for (size_t route = 0; route < HTTP_ROUTES_MAX; route++)
+        for (size_t status = 0; status < HTTP_STATUSES; status++)
+            sum += atomic_load(&front->counters.requests[route][status]);
+    return sum;
+}
+
+static void reset(const struct client *client)
+{
+    const struct linger now = {.l_onoff = 1};
+    assert_int_equal(setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+}
+
+CLAIM(reads_of_a_disconnected_client_are_not_answered)
+{
+    static const char get[] = "GET /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const char list[] = "GET /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\n\r\n";
+    static struct server server;
+    struct client reader, lister, pusher;
+    struct http_front *front;
+
+    server_start(&server, (struct http_options){0});
+    front = server.rig.front;
+    server.fake.holds = 1000;
+    client_dial(&reader, &server);
+    for (int i = 0; i < 10; i++)
+        client_write(&reader, get);
+    client_dial(&lister, &server);
+    client_write(&lister, list);
+    client_dial(&pusher, &server);
+    client_write(&pusher, PUSH("gone"));
+    eventually(&server.fake.most_held, 12);
+    reset(&reader);
+    reset(&lister);
+    reset(&pusher);
+    client_hang_up(&reader);
+    client_hang_up(&lister);
+    client_hang_up(&pusher);
+    for (int i = 0; i < 1000 && atomic_load(&front->counters.connections); i++)
+        usleep(10 * 1000);
+    front_rig_halt(&server.rig);
+    assert_int_equal(atomic_load(&front->counters.connections), 0);
+    assert_int_equal(front->exchanges.live, 2); /* the long read and the change */
+    assert_int_equal(front->long_count, 1);
+    server.fake.holds = 0;
+    (void)fake_answer_held(&server.fake);
+    assert_int_equal(front->exchanges.live, 0);
+    assert_int_equal(front->long_count, 0);
+    assert_int_equal(count_answers(front), 1); /* the change */
+    front_rig_close(&server.rig);
 }
 
 CLAIMS_MAIN(NULL, NULL)
