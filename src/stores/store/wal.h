@@ -18,8 +18,8 @@
  * synced again before wal_open returns.
  *
  * Life of a batch: wal_append encodes records into the open batch (in memory). wal_seal closes it
- * if no commit is in progress. wal_commit writes and syncs it; this blocks and is the one function
- * for a helper thread. wal_committed, back on the owner's thread, marks it durable and returns its
+ * if no commit is in progress. wal_commit makes its checksums, and writes and syncs it; this blocks and is the one
+ * function for a helper thread. wal_committed, back on the owner's thread, marks it durable and returns its
  * sequence. There is one commit in progress at a time; the next batch fills meanwhile.
  *
  * Space: only a checkpoint makes a file unnecessary. The owner writes what still counts in the

@@ -8,7 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH_BYTES_FIRST = 4096, SPARE_BYTES_MAX = 8 << 20 };
+enum {
+    BATCH_BYTES_FIRST = 4096,
+    SPARE_BYTES_MAX = 8 << 20,
+    LATE_CHECK_BYTES = 32 << 10 /* the check of a record from this size on is made by the commit */
+};
 
 /* Reserves room for `bytes` more in a batch's buffer. Returns false if out of memory. */
 static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t bytes_max)
@@ -47,6 +51,7 @@ static struct wal_batch *wal_recent_take(struct wal_recent *recent)
         return calloc(1, sizeof *batch);
     batch->len = 0;
     batch->count = 0;
+    batch->has_late_checks = false;
     batch->file = 0; /* no place yet */
     return batch;
 }
@@ -267,7 +272,9 @@ struct record_place wal_append(struct wal *wal, const struct record *record)
     at = batch->at + batch->len;
     place.bytes = (uint32_t)record_encode(record, at);
     check_bytes = wal_check_bytes(slice_make(at, place.bytes));
-    if (check_bytes)
+    if (check_bytes && place.bytes >= LATE_CHECK_BYTES)
+        batch->has_late_checks = true;
+    else if (check_bytes)
         wal_check_put(&wal->disk, place.file, place.at, at, place.bytes);
     batch->len += place.bytes + check_bytes;
     batch->count++;
@@ -309,7 +316,8 @@ static int64_t elapsed_ms(const struct wal *wal)
 static void seal_batch(struct wal *wal, int64_t now_ms)
 {
     struct wal_batch *batch = wal->open;
-    struct wal_head head = {
+
+    wal->running.head = (struct wal_head){
         .bytes = (uint32_t)batch->len,
         .count = batch->count,
         .epoch = wal->epoch,
@@ -319,7 +327,6 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
         .wall_ms = wal->options.wall_ms(wal->options.clock),
     };
 
-    wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
     pthread_mutex_lock(&wal->lock);
     wal->running.batch = batch;
     wal->open = NULL;
@@ -384,6 +391,33 @@ static int sync_file(struct wal *wal, uint32_t number)
     return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, find_file(wal, number)->fd);
 }
 
+/* Makes the checks of the large records, which nothing reads from RAM. */
+static void put_late_checks(const struct wal_disk *disk, const struct wal_batch *batch)
+{
+    struct slice records = slice_make(batch->at + WAL_HEAD_BYTES, batch->len - WAL_HEAD_BYTES);
+    struct slice record;
+    size_t at = 0;
+
+    while (wal_record_next(records, &at, &record) == 1) {
+        size_t from = (size_t)(record.at - batch->at);
+
+        if (record.len >= LATE_CHECK_BYTES && wal_check_bytes(record))
+            wal_check_put(disk, batch->file, batch->offset + (uint32_t)from, batch->at + from,
+                          record.len);
+    }
+}
+
+/* Completes the batch with its checksums. They take long for a large batch, so the owner's thread does not make
+ * them. */
+static void finish_batch(struct wal *wal, struct wal_running_commit *running)
+{
+    const struct wal_batch *batch = running->batch;
+
+    if (batch->has_late_checks)
+        put_late_checks(&wal->disk, batch);
+    wal_head_encode(&wal->disk, batch->file, batch->offset, &running->head, batch->at);
+}
+
 /* Writes the batch. Returns -ESTALE if another program has written to the file, for example a copy
  * that was put over it: then its contents are not the ones that this log continues. */
 static int write_batch(struct wal *wal, const struct wal_batch *batch)
@@ -416,12 +450,13 @@ static bool file_leads(struct wal *wal, uint32_t number)
 int wal_commit(struct wal *wal)
 {
     struct wal_running_commit *running = &wal->running;
-    const struct wal_batch *batch = running->batch;
 
     if (!running->is_under_way || running->result < 0)
         return running->result;
-    if (batch)
-        running->result = write_batch(wal, batch);
+    if (running->batch) {
+        finish_batch(wal, running);
+        running->result = write_batch(wal, running->batch);
+    }
     if (running->wants_sync)
         for (uint32_t number = running->sync_first;
              running->result == 0 && number <= running->sync_last; number++)

@@ -243,6 +243,7 @@ struct wal_batch {
     size_t len, cap;
     uint32_t file, offset;
     uint32_t count;
+    bool has_late_checks; /* a record is large: the commit makes its check */
 };
 
 /* Written batches, oldest first. */
@@ -257,6 +258,7 @@ struct wal_recent {
 struct wal_running_commit {
     bool is_under_way, wants_sync;
     struct wal_batch *batch;        /* NULL: sync only */
+    struct wal_head head;           /* of the batch; its checksums are made by the commit */
     uint32_t sync_first, sync_last; /* first and last file to sync */
     uint64_t sequence;
     bool is_moved;
