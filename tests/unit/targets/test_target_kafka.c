@@ -324,6 +324,10 @@ CLAIM(errors_have_their_meaning)
          RD_KAFKA_MSG_STATUS_NOT_PERSISTED, 100, TARGET_FAILED, false},
         {"full", RD_KAFKA_RESP_ERR__QUEUE_FULL, RD_KAFKA_MSG_STATUS_NOT_PERSISTED, 1, TARGET_UNSENT,
          false},
+        {"queued, never left", RD_KAFKA_RESP_ERR__PURGE_QUEUE, RD_KAFKA_MSG_STATUS_NOT_PERSISTED, 1,
+         TARGET_UNSENT, true},
+        {"queued again, perhaps there", RD_KAFKA_RESP_ERR__PURGE_QUEUE,
+         RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED, 1, TARGET_FAILED, true},
         {"nobody thought of", RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
          RD_KAFKA_MSG_STATUS_NOT_PERSISTED, 1, TARGET_FAILED, true},
     };

@@ -104,6 +104,9 @@ void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status,
         out->outcome = TARGET_FAILED;
     if (is_of_the_way(error) && status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
         out->outcome = TARGET_UNSENT;
+    /* A message that is queued again after an attempt without an answer. */
+    if (out->outcome == TARGET_UNSENT && status == RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED)
+        out->outcome = TARGET_FAILED;
     if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
         (void)snprintf(out->error, sizeof out->error, "kafka: timed out after %" PRId64 " ms",
                        timeout_ms);
