@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BODY_BYTES_MAX = 4096, IN_CATALOG = RECORD_IN_RUN | 1 };
+enum { BODY_BYTES_MAX = 65536, IN_CATALOG = RECORD_IN_RUN | 1 };
 
 int64_t wal_owner_ms = 1000;
 

@@ -241,6 +241,27 @@ CLAIM(opening_reads_batches_larger_than_its_buffer)
     end(scene);
 }
 
+/* The commit makes the checks of large records. */
+CLAIM(large_records_are_read_from_their_file)
+{
+    static const size_t body_bytes[] = {100, 65536, 32 << 10, 50, 40000};
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+
+    scene->owner.options.file_bytes = 6 << 20;
+    scene->owner.options.batch_bytes_max = 5 << 20;
+    scene->owner.options.recent_bytes_max = 1; /* batches are not kept in RAM */
+    open_well(scene);
+    for (size_t i = 0; i < sizeof body_bytes / sizeof body_bytes[0]; i++)
+        wal_owner_push(&scene->owner, body_bytes[i]);
+    assert_int_equal(wal_owner_commit(&scene->owner), 0);
+    for (uint32_t id = 1; id <= scene->owner.jobs; id++)
+        assert_int_equal(read_at(scene, scene->owner.places[id], true), 0);
+    die(scene, SIM_KEEP_ALL);
+    open_well(scene);
+    assert_int_equal(scene->owner.found.records, scene->owner.jobs);
+    end(scene);
+}
+
 static bool ends_early;
 
 static ssize_t pread_short(void *ctx, int fd, void *into, size_t len, int64_t offset)
