@@ -11,6 +11,7 @@
 enum {
     BATCH_BYTES_FIRST = 4096,
     SPARE_BYTES_MAX = 8 << 20,
+    COPIED_BYTES_MAX = 64 << 10, /* a written batch of this size is not copied, for which others would wait */
     LATE_CHECK_BYTES = 32 << 10 /* the check of a record from this size on is made by the commit */
 };
 
@@ -93,9 +94,13 @@ static struct wal_batch *fitted(struct wal_recent *recent, struct wal_batch *bat
 
     if (batch->cap / 2 <= batch->len)
         return batch;
-    if (batch->len >= LARGE_BYTES) {
-        large_shrink(batch->at, batch->cap, batch->len);
-        batch->cap = batch->len;
+    if (batch->len >= COPIED_BYTES_MAX) {
+        size_t kept = batch->len > LARGE_BYTES ? batch->len : LARGE_BYTES;
+
+        if (batch->cap > kept) {
+            large_shrink(batch->at, batch->cap, kept);
+            batch->cap = kept;
+        }
         return batch;
     }
     copy = malloc(sizeof *copy);
