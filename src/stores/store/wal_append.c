@@ -11,7 +11,8 @@
 enum {
     BATCH_BYTES_FIRST = 4096,
     SPARE_BYTES_MAX = 8 << 20,
-    COPIED_BYTES_MAX = 64 << 10, /* a written batch of this size is not copied, for which others would wait */
+    COPIED_BYTES_MAX =
+        64 << 10, /* a written batch of this size is not copied, for which others would wait */
     LATE_CHECK_BYTES = 32 << 10 /* the check of a record from this size on is made by the commit */
 };
 
