@@ -80,7 +80,7 @@ class MariadbServer:
                  f"--pid-file={self.directory}/pid", f"--log-bin={self.directory}/bin", "--loose-binlog-format=ROW",
                  "--sync-binlog=1", "--innodb-buffer-pool-size=64M", *(f"--{setting}" for setting in self.settings)],
                 cwd=self.directory, stdout=log, stderr=log, env=self.env)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180  # a MySQL needs more than a minute on a busy machine
         while True:
             with contextlib.suppress(pymysql.err.OperationalError):
                 self.connect().close()
