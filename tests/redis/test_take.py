@@ -199,3 +199,11 @@ def test_keys_that_change_with_every_job_are_never_scanned(shard):
     kinds = {name: shard.client.object("encoding", f"{shard.tag}:{name}") for name in ("try:t", "leased", "leases", "held:t")}
     assert kinds == {"try:t": b"hashtable", "leased": b"hashtable", "leases": b"skiplist", "held:t": b"skiplist"}
     assert shard.client.hlen(shard.tag + ":try:t") == shard.client.zcard(shard.tag + ":held:t") == 20
+
+
+@pytest.mark.parametrize("groups, kinds", [(40, (b"hashtable", b"skiplist")), (4, (b"listpack", b"listpack"))])
+def test_many_groups_are_never_scanned(shard, groups, kinds):
+    shard.push("t", *[job(f"j{number}", group=f"g{number % groups}") for number in range(120)])
+    shard.take("t", 20)
+    assert (shard.client.object("encoding", shard.tag + ":groups:t"), shard.client.object("encoding", shard.tag + ":turns:t:100")) == kinds
+    assert shard.client.hlen(shard.tag + ":groups:t") == shard.client.zcard(shard.tag + ":turns:t:100") == groups

@@ -735,6 +735,17 @@ end
 
 -- ---- turns ----
 
+-- Leaves Redis' compact form of the groups and of their turns for good, if there are `many` groups: each of their jobs changes both. `long`: too long for that form.
+function flow.swell(t, long, many)
+    if not is_grouped(t) or call('HLEN', t.groups) < many then return end
+    call('HSET', t.groups, long, '')
+    call('HDEL', t.groups, long)
+    local first = call('ZRANGE', t.priorities, '0', '0', 'WITHSCORES')[2]
+    if not first then return end
+    call('ZADD', t.turns .. first, '0', long)
+    call('ZREM', t.turns .. first, long)
+end
+
 -- Returns the first entries of T:turns of a priority, up to `most`.
 function flow.turns_read(t, priority, most)
     return call('ZRANGE', t.turns .. priority, '0', text_of(most - 1))

@@ -202,6 +202,7 @@ end
 -- Enlarges the sets before they are filled; and afterwards.
 local function swell()
     LONG = LONG or string.rep('\255', 100)
+    if t.flow then flow.swell(t, LONG, MANY_LEASED) end
     call('HSET', t.tries, '', LONG)
     call('HSET', LEASED, '', LONG)
     call('ZADD', LEASES, 0, LONG)
