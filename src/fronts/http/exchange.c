@@ -141,6 +141,30 @@ static void long_end(struct http_exchange *exchange)
     wake_long_line(exchange->front);
 }
 
+/* ---- counts of answers ---- */
+
+const struct bucket_bounds http_duration_bounds = {
+    .units = 1000000,
+    .count = 11,
+    .at = {500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 500000, 1000000, 10000000}};
+
+/* Counts the answer for /metrics, with its duration unless the request waited for something other
+ * than the store. Completes the audit record of a change. */
+static void count_answer(struct http_exchange *exchange, uint16_t status)
+{
+    struct http_front *front = exchange->front;
+    uint32_t index =
+        exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
+    http_count(&front->counters.requests[index][http_status_index(status)], 1);
+    if (exchange->change)
+        http_change_end(exchange, exchange->outcome);
+    if (exchange->waits || !exchange->route)
+        return;
+    int64_t took_us = http_front_now_us(front) - exchange->started_us;
+    buckets_add(&front->counters.durations[index][status / 100 - 2], &http_duration_bounds,
+                took_us > 0 ? (uint64_t)took_us : 0);
+}
+
 /* ---- end of an exchange ---- */
 
 /* Ends the span of a push that did not reach the queue or was refused as a whole. */
@@ -189,6 +213,13 @@ static bool only_reads(const struct http_exchange *exchange)
     return exchange->route && exchange->route->scope == ACCESS_READ;
 }
 
+/* Frees a read whose client is gone, and counts it under a status that is never sent. */
+static void abandon_read(struct http_exchange *exchange)
+{
+    count_answer(exchange, HTTP_STATUS_ABANDONED);
+    http_exchange_release(exchange);
+}
+
 void http_exchange_orphan(struct http_exchange *exchange)
 {
     leave_connection(exchange);
@@ -201,34 +232,13 @@ void http_exchange_orphan(struct http_exchange *exchange)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->ends)
         ends_cancel(exchange->ends);
-    if (exchange->waiter || exchange->ends || exchange->answered ||
-        (only_reads(exchange) && !exchange->is_long))
+    if (exchange->waiter || exchange->ends || exchange->answered)
         http_exchange_release(exchange);
+    else if (only_reads(exchange) && !exchange->is_long)
+        abandon_read(exchange);
 }
 
 /* ---- answers ---- */
-
-const struct bucket_bounds http_duration_bounds = {
-    .units = 1000000,
-    .count = 11,
-    .at = {500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 500000, 1000000, 10000000}};
-
-/* Counts the answer for /metrics, with its duration unless the request waited for something other
- * than the store. Completes the audit record of a change. */
-static void count_answer(struct http_exchange *exchange, uint16_t status)
-{
-    struct http_front *front = exchange->front;
-    uint32_t index =
-        exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
-    http_count(&front->counters.requests[index][http_status_index(status)], 1);
-    if (exchange->change)
-        http_change_end(exchange, exchange->outcome);
-    if (exchange->waits || !exchange->route)
-        return;
-    int64_t took_us = http_front_now_us(front) - exchange->started_us;
-    buckets_add(&front->counters.durations[index][status / 100 - 2], &http_duration_bounds,
-                took_us > 0 ? (uint64_t)took_us : 0);
-}
 
 struct buffer *http_answer_start(struct http_exchange *exchange)
 {
@@ -413,8 +423,8 @@ static const char *describe_missing(const struct http_exchange *exchange, char o
     return out;
 }
 
-/* Answers with a refusal of the queue in the format of the route. `about` has the limit, the state and the time of
- * another try. */
+/* Answers with a refusal of the queue in the format of the route. `about` has the limit, the state
+ * and the time of another try. */
 static void refuse_in_format(struct http_exchange *exchange, const struct queue_result *about,
                              const char *detail)
 {
@@ -463,7 +473,7 @@ struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t t
 {
     struct http_exchange *exchange = http_exchange_find(front, tag);
     if (exchange && !exchange->connection && only_reads(exchange)) {
-        http_exchange_release(exchange);
+        abandon_read(exchange);
         return NULL;
     }
     if (!exchange || reply->status == QUEUE_OK)

@@ -92,11 +92,13 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
  * (and so may be gone), or if the server is shutting down. */
 bool http_exchange_is_wanted(struct http_front *front, uint64_t tag);
 /* Finds the exchange of a reply, as http_exchange_find. If the whole call was refused, answers with
- * the refusal and returns NULL. If its client is gone and it only reads, frees it and returns NULL. */
+ * the refusal and returns NULL. If its client is gone and it only reads, counts it, frees it and
+ * returns NULL. */
 struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
                                             const struct queue_reply *reply);
-/* Separates the exchange from its closing connection. Frees it if it is answered, waits or only reads; else the
- * queue's reply frees it. A long call keeps its place among those in progress until the reply. */
+/* Separates the exchange from its closing connection. Frees it if it is answered, waits or only
+ * reads; else the queue's reply frees it. A read that is not answered is counted. A long call keeps
+ * its place among those in progress until the reply. */
 void http_exchange_orphan(struct http_exchange *exchange);
 /* Releases what the exchange holds and has counted, and frees it. For the wire of its connection,
  * when the answer is written. */
@@ -136,8 +138,8 @@ void http_answer_write(struct http_exchange *exchange, struct slice text);
 size_t http_answer_unsent(const struct http_exchange *exchange);
 /* Ends an open answer and its exchange. */
 void http_answer_close(struct http_exchange *exchange);
-/* Holds back the later requests of the connection while the queue does not have the whole call yet, so that they cannot
- * overtake it, and lets them go. */
+/* Holds back the later requests of the connection while the queue does not have the whole call yet,
+ * so that they cannot overtake it, and lets them go. */
 void http_exchange_hold_back(struct http_exchange *exchange);
 void http_exchange_let_go(struct http_exchange *exchange);
 /* Records the object of the call. `id` applies to jobs only. */

@@ -119,6 +119,7 @@ static const struct reason {
     {421, "HTTP/1.1 421 Misdirected Request\r\nDate: "},
     {429, "HTTP/1.1 429 Too Many Requests\r\nDate: "},
     {431, "HTTP/1.1 431 Request Header Fields Too Large\r\nDate: "},
+    {HTTP_STATUS_ABANDONED, "HTTP/1.1 499 Client Closed Request\r\nDate: "},
     {501, "HTTP/1.1 501 Not Implemented\r\nDate: "},
     {503, "HTTP/1.1 503 Service Unavailable\r\nDate: "},
     {505, "HTTP/1.1 505 HTTP Version Not Supported\r\nDate: "},

@@ -31,7 +31,8 @@ enum {
     HTTP_POLITE_MS = 100,         /* how long they may at least still do so */
     HTTP_PAUSES = 8,    /* and for this many of the pauses that they make, up to HTTP_RECENT_MS */
     HTTP_STATUSES = 32, /* number of different statuses */
-    HTTP_CLASSES = 4,   /* classes of statuses: 2xx to 5xx */
+    HTTP_STATUS_ABANDONED = 499, /* counted for reads whose client is gone; never sent */
+    HTTP_CLASSES = 4,            /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_RECENT_ROUTES = 4, /* routes that a front tries first */

@@ -203,7 +203,9 @@ const struct metric monitor_metrics[] = {
                   .meaning =
                       "`5..` grows: the server failed; `code=\"503\"` and `\"507\"` mean that it "
                       "is full or not ready. `4..` grows: a client is wrong; `\"429\"` means that "
-                      "a limit is reached. Route `none`: unknown path."},
+                      "a limit is reached, and `\"499\"` that the client of a read closed its "
+                      "connection before the answer: its timeout may be too short. Route `none`: "
+                      "unknown path."},
     [DURATION] = {.name = "tarry_http_request_duration_seconds",
                   .type = PROMETHEUS_HISTOGRAM,
                   .labels = {"route", "code"},

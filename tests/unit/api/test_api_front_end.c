@@ -315,13 +315,30 @@ static uint64_t count_answers(const struct http_front *front)
     return sum;
 }
 
+static uint64_t count_status(const struct http_front *front, uint16_t status)
+{
+    uint64_t sum = 0;
+    for (size_t route = 0; route < HTTP_ROUTES_MAX; route++)
+        sum += atomic_load(&front->counters.requests[route][http_status_index(status)]);
+    return sum;
+}
+
+/* Counts the durations of requests with a status of the class of 400. */
+static uint64_t count_durations(const struct http_front *front)
+{
+    struct buckets sum = {0};
+    for (size_t route = 0; route < HTTP_ROUTES_MAX; route++)
+        buckets_merge(&sum, &front->counters.durations[route][2]);
+    return buckets_total(&sum);
+}
+
 static void reset(const struct client *client)
 {
     const struct linger now = {.l_onoff = 1};
     assert_int_equal(setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
 }
 
-CLAIM(reads_of_a_disconnected_client_are_not_answered)
+CLAIM(reads_of_a_disconnected_client_are_counted_but_not_answered)
 {
     static const char get[] = "GET /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\n\r\n";
     static const char list[] = "GET /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -352,11 +369,14 @@ CLAIM(reads_of_a_disconnected_client_are_not_answered)
     assert_int_equal(atomic_load(&front->counters.connections), 0);
     assert_int_equal(front->exchanges.live, 2); /* the long read and the change */
     assert_int_equal(front->long_count, 1);
+    assert_int_equal(count_status(front, HTTP_STATUS_ABANDONED), 10);
     server.fake.holds = 0;
     (void)fake_answer_held(&server.fake);
     assert_int_equal(front->exchanges.live, 0);
     assert_int_equal(front->long_count, 0);
-    assert_int_equal(count_answers(front), 1); /* the change */
+    assert_int_equal(count_status(front, HTTP_STATUS_ABANDONED), 11);
+    assert_int_equal(count_durations(front), 11);
+    assert_int_equal(count_answers(front), 12); /* also the change */
     front_rig_close(&server.rig);
 }
 
