@@ -104,7 +104,7 @@ void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status,
         out->outcome = TARGET_FAILED;
     if (is_of_the_way(error) && status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
         out->outcome = TARGET_UNSENT;
-    /* A message that is queued again after an attempt without an answer. */
+    /* The broker may have stored a message that was purged while it waited for a retry. */
     if (out->outcome == TARGET_UNSENT && status == RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED)
         out->outcome = TARGET_FAILED;
     if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
