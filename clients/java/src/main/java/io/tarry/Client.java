@@ -170,7 +170,7 @@ public final class Client implements AutoCloseable {
             if (isOver || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.failedFuture(first.error);
             }
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item), parent)).thenApply(results -> results.get(0).orThrow());
+            return after(wait, () -> transport.isClosed() ? CompletableFuture.failedFuture(first.error) : pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item), parent)).thenApply(results -> results.get(0).orThrow());
         }));
         out.whenComplete((pushed, fault) -> firstTry.cancel(false));
         return out;
@@ -346,7 +346,8 @@ public final class Client implements AutoCloseable {
                 return CompletableFuture.completedFuture(results);
             }
             List<Gatherer.Item> again = left.stream().map(items::get).collect(Collectors.toList());
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again, parent)).thenApply(later -> {
+            List<Pushed> refused = left.stream().map(results::get).collect(Collectors.toList());
+            return after(wait, () -> transport.isClosed() ? CompletableFuture.completedFuture(refused) : pushUntil(limitNs, Transport.longer(pause), again, parent)).thenApply(later -> {
                 for (int nth = 0; nth < left.size(); nth++) {
                     results.set(left.get(nth), later.get(nth));
                 }

@@ -346,7 +346,7 @@ final class Transport {
             if (promise.isDone()) {
                 return;
             }
-            if (isTooLate()) {
+            if (isTooLate() || isClosed && failure != null) {
                 promise.completeExceptionally(failure == null ? TarryException.noAnswer("no_answer", "no answer: no connection was free in time", null) : failure);
                 return;
             }

@@ -248,6 +248,23 @@ class ConnectionTest {
     }
 
     @Test
+    void aClosedClientSendsNothingAgain() throws Exception {
+        String busy = "HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+        try (Server server = serve(busy, busy, busy)) {
+            Client client = client(server);
+            CompletableFuture<Pushed> push = client.pushAsync(new Push("t", "x"));
+            while (server.requests.isEmpty()) {
+                TimeUnit.MILLISECONDS.sleep(5);
+            }
+            TimeUnit.MILLISECONDS.sleep(200); // until the client has read the answer
+            client.close();
+            ExecutionException fault = assertThrows(ExecutionException.class, () -> push.get(10, TimeUnit.SECONDS));
+            assertTrue(fault.getCause() instanceof TarryException.Unavailable);
+            assertEquals(1, server.requests.size());
+        }
+    }
+
+    @Test
     void aCloseLeavesAPushThatWaitsForOthersToItsEnd() throws Exception {
         CountDownLatch came = new CountDownLatch(4);
         CountDownLatch goesOn = new CountDownLatch(1);
