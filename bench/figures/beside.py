@@ -1,5 +1,6 @@
 """Fresh servers for one round beside a peer: a Redis that writes no files, or a PostgreSQL without fsync, with tarry before it if tarry is measured."""
 
+import contextlib
 import glob
 import os
 import pathlib
@@ -29,24 +30,28 @@ class Round:
     """Ends its programs when it ends. `is_embedded`: tarry keeps its jobs itself, synced before each answer."""
 
     def __init__(self, system, store="redis", is_embedded=False):
-        self.folder, self.store_port, self.port = tempfile.mkdtemp(prefix="bench-"), free_port(), free_port()
-        os.chmod(self.folder, 0o777)
-        self.processes = []
-        self.url = self._redis() if store == "redis" else self._postgres()
-        if system == "tarry":
-            self._tarry(store, is_embedded)
+        self.system, self.store, self.is_embedded = system, store, is_embedded
+        self.folder, self.url = "", ""
+        self.store_port, self.port = free_port(), free_port()
+        self.ends = contextlib.ExitStack()
 
     def __enter__(self):
+        with self.ends as ends:  # if a program does not start, the others end
+            self.folder = tempfile.mkdtemp(prefix="bench-")
+            ends.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            os.chmod(self.folder, 0o777)
+            self.url = self._redis() if self.store == "redis" else self._postgres()
+            if self.system == "tarry":
+                self._tarry(self.store, self.is_embedded)
+            self.ends = ends.pop_all()
         return self
 
     def __exit__(self, *_):
-        for process in reversed(self.processes):
-            process.terminate()
-            process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.ends.close()
 
     def _start(self, *command):
-        self.processes.append(subprocess.Popen([*map(str, command)], **QUIET))
+        process = self.ends.enter_context(subprocess.Popen([*map(str, command)], **QUIET))  # which waits for its end
+        self.ends.callback(process.terminate)
 
     def _tarry(self, store, is_embedded):
         binary = os.environ.get("TARRY_BIN", "build/tarry")
