@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
 import { decodeJob, type Codec, type Encoding } from "./codec.js";
-import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
+import { dateOf, durationText, milliseconds, momentText, now, type Duration, type Moment } from "./duration.js";
 import { Conflict, errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
 import { bodyOf, Job, jobOf, newId, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
 import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
@@ -213,7 +213,7 @@ export class Client {
     this.codec = given.codec;
   }
 
-  /** Closes all connections; calls in progress fail. */
+  /** Closes all connections. Calls in progress fail, and so do later ones. */
   close(): void {
     this.transport.close();
   }
@@ -356,7 +356,7 @@ export class Client {
       left = left.filter((at) => results[at] instanceof Unavailable);
       const wait = jitter(pause);
       if (left.length === 0 || now() + wait > limit) return results;
-      await sleep(wait, signal);
+      await this.transport.pause(wait, signal);
     }
   }
 

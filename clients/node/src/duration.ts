@@ -49,21 +49,24 @@ export function timer(ms: number, call: () => void): NodeJS.Timeout {
   return setTimeout(call, Math.min(Math.max(0, ms), TIMER_MS_MAX));
 }
 
-/** Waits; ends with the signal's reason as soon as that is aborted. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+/** Waits; ends with the signal's reason as soon as that is aborted. During the wait `sleepers` has a function that ends it early. */
+export function sleep(ms: number, signal?: AbortSignal, sleepers?: Set<() => void>): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = (): void => {
       clearTimeout(waiting);
       signal?.removeEventListener("abort", cut);
+      sleepers?.delete(wake);
     };
     const cut = (): void => {
       end();
       reject(signal?.reason);
     };
-    const waiting = timer(ms, () => {
+    const wake = (): void => {
       end();
       resolve();
-    });
+    };
+    const waiting = timer(ms, wake);
+    sleepers?.add(wake);
     if (signal?.aborted) cut();
     else signal?.addEventListener("abort", cut, { once: true });
   });

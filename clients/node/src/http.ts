@@ -20,7 +20,7 @@ export interface Reply {
   date: string | undefined;
 }
 
-/** A request, and what is called for it. One of `onReply` and `onFault` is called, once, unless the exchange is cut. */
+/** A request and its callbacks. One of `onReply`, `onFault` and `onMisuse` is called, once, unless the exchange is cut. */
 export interface Exchange {
   method: string;
   /** With the query. */
@@ -32,6 +32,8 @@ export interface Exchange {
   onSent: () => void;
   onReply: (reply: Reply) => void;
   onFault: (fault: Error) => void;
+  /** Node rejects the options of the connection; another try would fail in the same way. */
+  onMisuse: (fault: Error) => void;
 }
 
 /** The parts of a reply that a connection waits for. */
@@ -275,13 +277,16 @@ class Connection {
     this.#parts = [];
     this.#isComplete = false;
     this.#next = Next.Head;
-    if (isOver) this.cut();
-    else {
-      this.usableUntil = now() + idleMs;
-      this.#socket.unref();
-      this.#place.free(this);
+    try {
+      if (isOver) this.cut();
+      else {
+        this.usableUntil = now() + idleMs;
+        this.#socket.unref();
+        this.#place.free(this);
+      }
+    } finally {
+      exchange.onReply({ status, body, retryAfter, date });
     }
-    exchange.onReply({ status, body, retryAfter, date });
   }
 }
 
@@ -304,6 +309,7 @@ export class Pool {
   readonly #all = new Set<Connection>();
   readonly #idle: Connection[] = []; // the last one was used last
   readonly #waiting = new Set<Exchange>();
+  readonly #failing = new Set<Exchange>(); // until the next tick
   #sweep: NodeJS.Timeout | undefined;
   #session: Buffer | undefined;
 
@@ -336,7 +342,7 @@ export class Pool {
     return `${text}\r\n`;
   }
 
-  /** A connection has no exchange any more. */
+  /** Reuses a connection whose exchange has ended. */
   free(connection: Connection): void {
     for (const exchange of this.#waiting) {
       this.#waiting.delete(exchange);
@@ -351,10 +357,7 @@ export class Pool {
     this.#all.delete(connection);
     const at = this.#idle.lastIndexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
-    for (const exchange of this.#waiting) {
-      this.#waiting.delete(exchange);
-      return this.#connect(exchange);
-    }
+    this.#connectNext();
   }
 
   /** Closes all connections. Exchanges fail. */
@@ -362,8 +365,9 @@ export class Pool {
     clearTimeout(this.#sweep);
     this.#sweep = undefined;
     const fault = new Error("the client was closed");
-    const exchanges = [...this.#waiting];
+    const exchanges = [...this.#waiting, ...this.#failing];
     this.#waiting.clear();
+    this.#failing.clear();
     for (const connection of [...this.#all]) {
       if (connection.exchange) exchanges.push(connection.exchange);
       connection.cut();
@@ -387,7 +391,7 @@ export class Pool {
   }
 
   #cut(exchange: Exchange): boolean {
-    if (this.#waiting.delete(exchange)) return true;
+    if (this.#waiting.delete(exchange) || this.#failing.delete(exchange)) return true;
     for (const one of this.#all) {
       if (one.exchange !== exchange) continue;
       one.cut();
@@ -396,7 +400,29 @@ export class Pool {
     return false;
   }
 
+  /** Opens a connection for an exchange that waits. */
+  #connectNext(): void {
+    for (const exchange of this.#waiting) {
+      this.#waiting.delete(exchange);
+      return this.#connect(exchange);
+    }
+  }
+
   #connect(exchange: Exchange): void {
+    try {
+      this.#open(exchange);
+    } catch (fault) {
+      // The caller may be in the middle of another exchange.
+      this.#session = undefined;
+      this.#failing.add(exchange);
+      process.nextTick(() => {
+        if (this.#failing.delete(exchange)) exchange.onMisuse(fault as Error);
+        if (this.#all.size < this.#most) this.#connectNext();
+      });
+    }
+  }
+
+  #open(exchange: Exchange): void {
     const { host, port, path, tls: options } = this.#address;
     const where = path === undefined ? { host, port } : { path };
     if (!options) {

@@ -74,15 +74,16 @@ class Place {
   readonly pools: readonly [calls: Pool, ahead: Pool];
 
   constructor(text: string, token: string | undefined, tls: AgentOptions) {
-    const url = new URL(/^unix:|:\/\//.test(text) ? text : `http://${text}`);
-    const isUnix = url.protocol === "unix:";
-    if (!isUnix && url.protocol !== "http:" && url.protocol !== "https:") throw new RangeError(`bad URL '${text}', give one like http://127.0.0.1:8279`);
+    const path = text.startsWith("unix:") ? text.slice("unix:".length) : undefined;
+    const isUnix = path !== undefined;
+    const url = new URL(isUnix ? "http://localhost" : text.includes("://") ? text : `http://${text}`);
+    if (path === "" || (url.protocol !== "http:" && url.protocol !== "https:")) throw new RangeError(`bad URL '${text}', give one like http://127.0.0.1:8279`);
     const isTls = url.protocol === "https:";
     const port = Number(url.port) || (isTls ? 443 : HAS_PORT_80.test(text) ? 80 : 8279);
     if (token) validateHeaderValue("Authorization", token);
     const named = isUnix ? "localhost" : url.hostname + (port === (isTls ? 443 : 80) ? "" : `:${port}`);
     const headers = `Host: ${named}\r\nUser-Agent: tarry-node\r\n${token ? `Authorization: Bearer ${token}\r\n` : ""}`;
-    const address = { host: url.hostname.replace(/^\[|\]$/g, ""), port, path: isUnix ? decodeURIComponent(url.pathname) : undefined, tls: isTls ? tls : undefined, headers };
+    const address = { host: url.hostname.replace(/^\[|\]$/g, ""), port, path, tls: isTls ? tls : undefined, headers };
     this.prefix = isUnix ? "" : url.pathname.replace(/\/+$/, "");
     this.pools = [new Pool(address, CONNECTIONS_MAX), new Pool(address, Infinity)];
   }
@@ -90,6 +91,10 @@ class Place {
 
 function queryOf({ query }: Call): string {
   return query?.length ? `?${query.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : "";
+}
+
+function noAnswer(fault: Error): Unavailable {
+  return new Unavailable(`no answer: ${fault.message || fault.name}`, { code: "no_answer", cause: fault });
 }
 
 const JSON_TYPE = { "Content-Type": "application/json" };
@@ -102,7 +107,9 @@ function headersOf({ body, contentType, headers }: Call): Readonly<Record<string
 export class Transport {
   readonly timeout: number;
   readonly retryFor: number;
+  isClosed = false;
   readonly #places: readonly Place[];
+  readonly #sleepers = new Set<() => void>(); // calls between two tries
   #at = 0;
 
   constructor(url: string, token: string | undefined, timeout: number, retryFor: number, tls: AgentOptions) {
@@ -113,8 +120,16 @@ export class Transport {
     this.retryFor = retryFor;
   }
 
+  /** Calls in progress fail, and so do later ones. */
   close(): void {
+    this.isClosed = true;
     for (const { pools } of this.#places) for (const pool of pools) pool.close();
+    for (const wake of this.#sleepers) wake();
+  }
+
+  /** Waits before the next try. A close ends the wait. */
+  pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+    return sleep(ms, signal, this.#sleepers);
   }
 
   #nextPlace(failed: number): void {
@@ -125,6 +140,7 @@ export class Transport {
   once(call: Call): Promise<Answer> {
     return new Promise((resolve, reject) => {
       if (call.signal?.aborted) return reject(call.signal.reason);
+      if (this.isClosed) return reject(noAnswer(new Error("the client was closed")));
       const at = this.#at;
       const place = this.#places[at] as Place;
       let isSent = false;
@@ -136,7 +152,7 @@ export class Transport {
         end();
         this.#nextPlace(at);
         if (isSent) call.onDoubt?.();
-        reject(new Unavailable(`no answer: ${fault.message || fault.name}`, { code: "no_answer", cause: fault }));
+        reject(noAnswer(fault));
       };
       const close = place.pools[call.isAhead ? 1 : 0].send({
         method: call.method,
@@ -145,6 +161,10 @@ export class Transport {
         body: call.body ?? (call.method === "GET" || call.method === "DELETE" ? undefined : ""),
         onSent: () => (isSent = true),
         onFault: fail,
+        onMisuse: (fault) => {
+          end();
+          reject(fault);
+        },
         onReply: ({ status, body, retryAfter, date }) => {
           end();
           if (status >= 502 && status <= 504) this.#nextPlace(at);
@@ -186,14 +206,14 @@ export class Transport {
         if (!(caught instanceof Unavailable) || caught.code !== "no_answer") throw caught;
         fault = caught;
       }
-      if (call.again === false) throw fault;
+      if (call.again === false || this.isClosed) throw fault;
       let wait = fault.retryAfter;
       if (wait === undefined) {
         wait = jitter(pause);
         pause = Math.min(2 * pause, call.pauseMax ?? LONGEST_PAUSE_MS);
       } else if (limit === Infinity) wait = Math.min(wait, this.retryFor);
       if (now() + wait > limit || call.goesOn?.() === false) throw fault;
-      await sleep(wait, call.signal);
+      await this.pause(wait, call.signal);
     }
   }
 }

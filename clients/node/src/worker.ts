@@ -145,7 +145,7 @@ export class Worker {
 
   // ---- life ----
 
-  /** Works until stop(), SIGTERM or SIGINT. Fails if the server reports that it never may take. */
+  /** Works until stop(), SIGTERM or SIGINT. Fails if the server reports that it never may take, and if the client is closed. */
   async run(options: RunOptions = {}): Promise<void> {
     if (this.#life) throw new Error("a worker runs once, make another one");
     const stop = (): void => void this.stop(options);
@@ -243,7 +243,7 @@ export class Worker {
         }
       } catch (fault) {
         if (stopped.aborted) return;
-        if (!(fault instanceof TarryError) || fault instanceof Denied || fault instanceof NotFound || fault instanceof Refused) throw fault;
+        if (this.#client.transport.isClosed || !(fault instanceof TarryError) || fault instanceof Denied || fault instanceof NotFound || fault instanceof Refused) throw fault;
         this.#report(fault, "take");
         wait = fault.retryAfter;
       }

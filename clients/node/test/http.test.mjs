@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client } from "../build/index.js";
+import { createServer as createTlsServer } from "node:tls";
+import { Client, Worker } from "../build/index.js";
 
 const JOB = '{"topic":"t","id":"1","state":"ready"}';
 
@@ -101,7 +102,7 @@ test("a_connection_that_the_server_closed_meanwhile_is_not_used", async () => {
   });
 });
 
-test("bytes_that_no_request_led_to_close_the_connection", async () => {
+test("unrequested_bytes_close_the_connection", async () => {
   await against((socket) => void socket.write(whole(JOB), () => setTimeout(() => socket.write(whole('{"topic":"t","id":"2"}')), 20)), async (client, connections) => {
     for (let times = 0; times < 2; times++) {
       assert.equal((await client.get("t", "1")).id, "1");
@@ -173,6 +174,82 @@ test("a_closed_client_ends_its_calls", async () => {
   });
 });
 
+test("a_closed_client_sends_nothing_again", async () => {
+  const ends = [];
+  for (const answer of [() => undefined, (socket) => socket.write("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Length: 0\r\n\r\n")]) {
+    await against(answer, async (client, connections) => {
+      const calls = [client.get("t", "1"), client.push("t", "x", { id: "1" }), client.wait({ topic: "t", id: "1" })].map((call) => assert.rejects(call, { name: "Unavailable", message: /the client was closed/ }));
+      await sleep(100);
+      const before = connections();
+      const began = performance.now();
+      client.close();
+      await Promise.all(calls);
+      await assert.rejects(client.get("t", "1"), /the client was closed/);
+      ends.push(performance.now() - began);
+      await sleep(200);
+      assert.equal(connections(), before);
+    }, undefined, { retryFor: undefined });
+  }
+  assert.ok(Math.max(...ends) < 1000, `ended after ${ends} ms`);
+});
+
+test("a_worker_of_a_closed_client_ends", { timeout: 20_000 }, async () => {
+  await against(() => undefined, async (client) => {
+    const running = assert.rejects(new Worker(client, "t", () => undefined, { log: false }).run({ signals: false }), /the client was closed/);
+    await sleep(50);
+    client.close();
+    await running;
+  }, undefined, { retryFor: undefined });
+});
+
+test("options_of_tls_that_node_rejects_end_the_call_that_needs_a_connection", { timeout: 20_000 }, async (t) => {
+  const held = [];
+  const sockets = new Set();
+  const server = createTlsServer({ ciphers: "PSK", pskCallback: () => Buffer.from("key") }, (socket) => {
+    sockets.add(socket.on("error", () => undefined).on("data", () => held.push(socket)));
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  let isBad = false;
+  const options = {
+    ciphers: "PSK",
+    pskCallback: () => ({ psk: Buffer.from("key"), identity: "x" }),
+    checkServerIdentity: () => undefined,
+    get localAddress() {
+      return isBad ? "nowhere" : undefined;
+    },
+  };
+  const client = new Client({ url: `https://127.0.0.1:${server.address().port}`, tls: options });
+  t.after(() => {
+    client.close();
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const bad = { code: "ERR_INVALID_IP_ADDRESS" };
+  const get = () => client.get("t", "1");
+  const first = Array.from({ length: 64 }, get);
+  while (held.length < 64) await sleep(5);
+  const waiting = Array.from({ length: 9 }, () => assert.rejects(get(), bad)); // for a connection
+  isBad = true;
+  held[0].write(whole(JOB, "Connection: close"));
+  assert.equal((await Promise.race(first)).id, "1");
+  await Promise.all(waiting);
+
+  isBad = false;
+  const all = [...first, get()].map((call) => call.catch((fault) => fault));
+  while (held.length < 65) await sleep(5);
+  all.push(...Array.from({ length: 9 }, () => get().catch((fault) => fault)));
+  isBad = true;
+  for (const socket of sockets) socket.destroy();
+  const ends = await Promise.all(all);
+  assert.equal(ends.filter(({ code }) => code === bad.code).length, 73);
+
+  isBad = false;
+  const last = get();
+  while (held.length < 66) await sleep(5);
+  held[65].write(whole(JOB));
+  assert.equal((await last).id, "1");
+});
+
 test("a_header_has_the_bytes_of_its_value_and_never_ends_early", async () => {
   const seen = [];
   await against((socket, request) => seen.push(request) && socket.write(whole(JOB)), async (client) => {
@@ -191,4 +268,8 @@ test("a_unix_socket_is_an_address", async (t) => {
   const directory = mkdtempSync(join(tmpdir(), "tarry-"));
   t.after(() => rmSync(directory, { recursive: true }));
   await against((socket) => socket.write(whole(JOB)), async (client) => assert.equal((await client.get("t", "1")).id, "1"), { path: join(directory, "a b") });
+  for (const name of ["100%", "a%20b", "a?b", "a#b"]) {
+    await against((socket) => socket.write(whole(JOB)), async (client) => assert.equal((await client.get("t", "1")).id, "1", name), { path: join(directory, name) });
+  }
+  assert.throws(() => new Client({ url: "unix:" }), { name: "RangeError", message: /bad URL 'unix:'/ });
 });
