@@ -584,7 +584,7 @@ def test_results_and_waits(tarry):
     assert pushing.returncode == OK and re.fullmatch(r'acked 1, 20.*, result \{"sum":3\}\n', out), out
     shown = tarry("get", "sums", "1")
     assert re.search(r"^outcome +acked$", shown, re.M) and re.search(r'^result +\{"sum":3\}$', shown, re.M), shown
-    ago = lambda text: re.sub(r" \((?:now|\d+s ago)\)", "", text)  # noqa: E731
+    ago = lambda text: re.sub(r" \((?:now|\d+s ago|in \d+ms)\)", "", text)  # noqa: E731
     assert ago(tarry("wait", "sums", "1")) == ago(out)
     assert tarry("wait", "sums", "1", "2", "--wait", "1ms", code=NOTHING).splitlines()[1] == "unknown 2"
     assert ago(tarry("wait", "sums", "2", "1", "--any")) == ago(out) + "unknown 2\n"

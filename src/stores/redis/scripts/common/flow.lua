@@ -735,7 +735,8 @@ end
 
 -- ---- turns ----
 
--- Leaves Redis' compact form of the groups and of their turns for good, if there are `many` groups: each of their jobs changes both. `long`: too long for that form.
+-- Leaves Redis' compact form of the groups, and of the turns of the first priority, if there are `many` groups: each of their jobs changes both. Redis takes the form again once
+-- the key is empty. `long`: too long for that form.
 function flow.swell(t, long, many)
     if not is_grouped(t) or call('HLEN', t.groups) < many then return end
     call('HSET', t.groups, long, '')
