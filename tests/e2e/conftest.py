@@ -69,8 +69,8 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture
-def start_server(request, tmp_path):
-    """start_server(*flags, env=None, directory=…) starts another server; all are stopped and checked at the end of the test."""
+def start_server(request, tmp_path, start_redis):
+    """start_server(*flags, env=None, directory=…) starts another server; all are stopped and checked at the end of the test, before the Redis servers: a stop waits for a Redis that is gone."""
     if not BINARY.exists():
         pytest.fail(f"no server at {BINARY}: build it first, or set TARRY_BIN")
     servers = []

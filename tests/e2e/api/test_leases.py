@@ -205,7 +205,7 @@ def test_a_pusher_without_a_name_is_shown_by_its_address(start_server):
 
 def test_consumers_are_shown_for_a_day_after_their_last_take(start_server, tmp_path):
     clock = FakeClock(tmp_path / "clock")
-    client = start_server(env=clock.env(fake_time_library(tmp_path))).client()
+    client = start_server("--grace", "1s", env=clock.env(fake_time_library(tmp_path))).client()
     client.push("ended", "a", b"x", delay="40h")
 
     def consumers():

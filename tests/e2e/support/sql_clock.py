@@ -163,8 +163,8 @@ class ThoroughClockClaims(Clocks):
         if load:
             load.stop()
         show(f"slewed by {ppm} ppm", late)
-        # Two clocks may drift apart by 200 ppm.
-        assert late[0] >= -0.5 and statistics.median(late) < 2000
+        # Two clocks may drift apart by 200 ppm, and a statement that a busy machine delays by 100 ms has read the slewed clock before.
+        assert late[0] >= -0.5 - 100 * abs(ppm) / 1e6 and statistics.median(late) < 2000
 
     def test_a_new_server_uses_the_clock_as_it_ran(self, world, start_server):
         database, clock, servers = world
