@@ -10,14 +10,15 @@
  * left out, busy topics first served.
  *
  * Files: with the embedded store, an hour is a file (kept.h), which is replaced every ten minutes
- * and at the end. So a crash loses ten minutes at most.
+ * and at the end, without a sync. So a crash loses ten minutes at most.
  *
- * Guarded by a lock; any thread. The caller gives the time.
+ * GET /v1/history shows it. Guarded by a lock; any thread. Only the sampler's thread records and
+ * frees. Except for `monitor_day_new` and its reading of files the caller gives the time.
  */
 #ifndef TARRY_MONITOR_DAY_H
 #define TARRY_MONITOR_DAY_H
 
-#include "base/buffer.h"
+#include "monitor/sample.h"
 
 enum {
     MONITOR_DAY_POINT_MS = 60 * 1000,
@@ -49,9 +50,16 @@ struct monitor_day_point {
 
 struct monitor_day;
 
-/* Creates an empty history of at most `bytes_max`. Returns NULL if out of memory. */
-struct monitor_day *monitor_day_new(size_t bytes_max);
+/* Creates a history of at most `bytes_max` with what is kept in the directory; NULL: nothing is
+ * kept. Returns NULL if out of memory. */
+struct monitor_day *monitor_day_new(struct http_shared *shared, const char *directory,
+                                    size_t bytes_max);
+/* Writes the current hour, and frees the history; NULL is allowed. */
 void monitor_day_free(struct monitor_day *day);
+
+/* Records a whole sample if a minute has passed. Holds the sample, for the changes of the next
+ * minute. */
+void monitor_day_record(struct monitor_day *day, struct monitor_sample *sample);
 
 /* Adds the point of a topic; empty name: of all topics. `minute` counts from 1970. */
 void monitor_day_add(struct monitor_day *day, struct slice topic, int64_t minute,

@@ -1,4 +1,8 @@
-/* metrics: GET /metrics, written page by page over several loop iterations. */
+/*
+ * metrics: the page of GET /metrics, built over many short loop iterations. Topics are read page by
+ * page; then the metrics of topics, of the server (metrics_server.h) and of the server's other rooms
+ * are written piece by piece into a buffer of the page.
+ */
 #ifndef TARRY_MONITOR_METRICS_H
 #define TARRY_MONITOR_METRICS_H
 

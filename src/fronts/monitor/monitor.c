@@ -1,5 +1,6 @@
 #include "monitor/monitor.h"
 
+#include "monitor/day.h"
 #include "monitor/live.h"
 #include "monitor/metrics.h"
 #include "monitor/routes.h"
@@ -40,6 +41,7 @@ static void close_front(struct http_front *front)
 static void free_all(struct http_shared *shared)
 {
     monitor_sampler_free(monitor_sampler_of(shared));
+    monitor_day_free(monitor_day_of(shared));
     monitor_silences_free(monitor_silences_of(shared));
     free(shared->rooms[HTTP_ROOM_MONITOR]);
 }
@@ -71,6 +73,8 @@ bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct qu
         return false;
     shared->rooms[HTTP_ROOM_MONITOR] = monitor;
     monitor->silences = monitor_silences_new(directory);
-    monitor->sampler = monitor_sampler_new(shared, reactor, queue, directory);
+    monitor->day = monitor_day_new(shared, directory, MONITOR_DAY_BYTES_MAX);
+    if (monitor->day)
+        monitor->sampler = monitor_sampler_new(shared, reactor, queue, monitor->day);
     return monitor->silences && monitor->sampler;
 }

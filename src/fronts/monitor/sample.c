@@ -21,6 +21,11 @@ void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figur
         sum->oldest_ready_due_ms = more->oldest_ready_due_ms;
 }
 
+double monitor_rate_of(uint64_t now, uint64_t before, int64_t ms)
+{
+    return now > before && ms > 0 ? (double)(now - before) * 1000 / (double)ms : 0;
+}
+
 static int64_t lateness_at(const struct buckets *recent, double fraction, uint64_t max_ms)
 {
     uint64_t ms = buckets_at(recent, &lateness_bounds, fraction);
@@ -55,21 +60,4 @@ void monitor_sample_release(struct monitor_sample *sample)
     free(sample->topics);
     buffer_fini(&sample->names);
     free(sample);
-}
-
-const struct monitor_sample_topic *monitor_sample_find(const struct monitor_sample *sample,
-                                                       struct slice name)
-{
-    size_t low = 0, high = sample->topic_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = slice_compare(sample->topics[middle].name, name);
-        if (order == 0)
-            return &sample->topics[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
 }

@@ -61,10 +61,10 @@ struct monitor_sample {
 
 struct monitor_sample *monitor_sample_hold(struct monitor_sample *sample);
 void monitor_sample_release(struct monitor_sample *sample);
-/* Returns the topic of that name, or NULL. */
-const struct monitor_sample_topic *monitor_sample_find(const struct monitor_sample *sample,
-                                                       struct slice name);
 void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figures *more);
+/* Returns the rate of an increase per second. A topic that was deleted and recreated starts at
+ * 0. */
+double monitor_rate_of(uint64_t now, uint64_t before, int64_t ms);
 
 /* Lateness of jobs handed out in the last minute. Empty name: over all topics. -1: unknown, or no
  * job was handed out. */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/vector.h"
 #include "http/state.h"
-#include "monitor/day_keeper.h"
+#include "monitor/day.h"
 #include "monitor/state.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ struct monitor_sampler {
     bool is_redis;
     bool is_more_posted; /* the letter is in transit, perhaps for an abandoned sample */
 
-    struct monitor_day_keeper *day;
+    struct monitor_day *day;
     struct monitor_sample *last;   /* newest complete sample, or NULL */
     struct monitor_sample *making; /* sample in progress, or NULL */
     size_t last_at;                /* index of the next topic in `last` */
@@ -55,23 +55,16 @@ struct monitor_sampler {
 
 /* ---- figures ---- */
 
-/* Returns the rate of an increase per second. A topic that was deleted and recreated starts at
- * 0. */
-static double rate_of(uint64_t now, uint64_t before, int64_t ms)
-{
-    return now > before && ms > 0 ? (double)(now - before) * 1000 / (double)ms : 0;
-}
-
 static void set_rates(double rates[MONITOR_RATES], const struct topic_totals *now,
                       const struct topic_totals *before, int64_t ms)
 {
-    rates[MONITOR_RATE_PUSHED] = rate_of(now->pushed, before->pushed, ms);
-    rates[MONITOR_RATE_DELIVERED] = rate_of(now->delivered, before->delivered, ms);
-    rates[MONITOR_RATE_ACKED] = rate_of(now->acked, before->acked, ms);
-    rates[MONITOR_RATE_NACKED] = rate_of(now->nacked, before->nacked, ms);
-    rates[MONITOR_RATE_DIED] = rate_of(now->died, before->died, ms);
-    rates[MONITOR_RATE_CANCELLED] = rate_of(now->cancelled, before->cancelled, ms);
-    rates[MONITOR_RATE_EXPIRED] = rate_of(now->expired, before->expired, ms);
+    rates[MONITOR_RATE_PUSHED] = monitor_rate_of(now->pushed, before->pushed, ms);
+    rates[MONITOR_RATE_DELIVERED] = monitor_rate_of(now->delivered, before->delivered, ms);
+    rates[MONITOR_RATE_ACKED] = monitor_rate_of(now->acked, before->acked, ms);
+    rates[MONITOR_RATE_NACKED] = monitor_rate_of(now->nacked, before->nacked, ms);
+    rates[MONITOR_RATE_DIED] = monitor_rate_of(now->died, before->died, ms);
+    rates[MONITOR_RATE_CANCELLED] = monitor_rate_of(now->cancelled, before->cancelled, ms);
+    rates[MONITOR_RATE_EXPIRED] = monitor_rate_of(now->expired, before->expired, ms);
 }
 
 /* ---- samples ---- */
@@ -213,11 +206,6 @@ static void record_history(struct monitor_sampler *sampler, const struct monitor
     pthread_mutex_unlock(&sampler->lock);
 }
 
-struct monitor_day *monitor_sampler_day(struct monitor_sampler *sampler)
-{
-    return monitor_day_keeper_day(sampler->day);
-}
-
 size_t monitor_sampler_history(struct monitor_sampler *sampler,
                                struct monitor_history_point out[MONITOR_HISTORY_POINTS])
 {
@@ -293,7 +281,7 @@ static void finish_sample(struct monitor_sampler *sampler, bool is_whole)
     if (is_whole) {
         sampler->has_notifications |= !last || last->topic_count != sample->topic_count;
         sampler->quiet = sampler->has_notifications ? 0 : sampler->quiet + 1;
-        monitor_day_keeper_note(sampler->day, sample);
+        monitor_day_record(sampler->day, sample);
         record_history(sampler, sample, last ? sample->inner_ms - last->inner_ms : 0);
         sampler->last = monitor_sample_hold(sample);
         monitor_sample_release(last);
@@ -458,7 +446,7 @@ void monitor_sampler_look(struct monitor_sampler *sampler, const struct http_fro
 /* ---- life ---- */
 
 struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct reactor *reactor,
-                                            struct queue *queue, const char *directory)
+                                            struct queue *queue, struct monitor_day *day)
 {
     struct monitor_sampler *sampler = calloc(1, sizeof *sampler);
     struct queue_info info = {0};
@@ -475,12 +463,9 @@ struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct r
     atomic_init(&sampler->due_ms,
                 sampler->is_redis ? sampler->recorded_ms + MONITOR_DAY_POINT_MS : 0);
     atomic_init(&sampler->quiet_due_ms, INT64_MAX);
+    sampler->day = day;
     sampler->alarm = deadline_new(reactor, on_alarm, sampler);
-    sampler->day = monitor_day_keeper_new(shared, directory);
-    if (!sampler->alarm || !sampler->day) {
-        if (sampler->alarm)
-            deadline_free(sampler->alarm);
-        monitor_day_keeper_free(sampler->day);
+    if (!sampler->alarm) {
         free(sampler);
         return NULL;
     }
@@ -493,7 +478,6 @@ void monitor_sampler_free(struct monitor_sampler *sampler)
     if (!sampler)
         return;
     deadline_free(sampler->alarm);
-    monitor_day_keeper_free(sampler->day);
     monitor_sample_release(sampler->last);
     monitor_sample_release(sampler->making);
     pthread_mutex_destroy(&sampler->lock);

@@ -1,6 +1,6 @@
 /*
  * sampler: samples of the server's state, at most one per second: its topics with their rates, and
- * a history of the last ten minutes. It also feeds the day of history (day_keeper.h).
+ * a history of the last ten minutes. It also feeds the day of history (day.h).
  *
  * One for all fronts of a server, on one reactor. A sample is made
  *   - once a second, while a client listens on any front (monitor_sampler_listen);
@@ -43,10 +43,10 @@ struct monitor_sample_box {
     _Atomic(struct monitor_sample *) next;
 };
 
-/* Creates the sampler on this reactor and queue, with the day of history that is kept in the
- * directory (NULL: nothing is kept). Returns NULL if out of memory. */
+/* Creates the sampler on this reactor and queue; `day` must outlive it. Returns NULL if out of
+ * memory. */
 struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct reactor *reactor,
-                                            struct queue *queue, const char *directory);
+                                            struct queue *queue, struct monitor_day *day);
 /* Frees the sampler after the fronts, before its reactor; NULL is allowed. */
 void monitor_sampler_free(struct monitor_sampler *sampler);
 
@@ -61,9 +61,6 @@ uint64_t monitor_sampler_want(struct monitor_sampler *sampler);
 
 /* Checks, after activity, whether a sample is due for the history. */
 void monitor_sampler_look(struct monitor_sampler *sampler, const struct http_front *front);
-
-/* Returns the day of history; any thread. */
-struct monitor_day *monitor_sampler_day(struct monitor_sampler *sampler);
 
 /* Copies the history, oldest first. Returns the number of points. */
 size_t monitor_sampler_history(struct monitor_sampler *sampler,

@@ -10,14 +10,10 @@
 
 enum { LOG_LINES = 200, TOKENS_SHOWN = 1000, TOKENS_BYTES = 8 << 20 };
 
-/* ---- parts of JSON ---- */
-
 static void write_words(struct buffer *out, const char *name, const char *text)
 {
     json_write_member_text(out, name, slice_of(text ? text : ""));
 }
-
-/* ---- the server ---- */
 
 static void write_store(struct buffer *out, const struct http_front *front)
 {
@@ -45,11 +41,6 @@ static void write_memory(struct buffer *out, const struct http_shared *shared)
     buffer_append_byte(out, '}');
 }
 
-static uint64_t read_counter(const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
 /* Writes the connections of all fronts, each of which has all listeners. */
 static void write_connections(struct buffer *out, struct http_shared *shared)
 {
@@ -60,8 +51,8 @@ static void write_connections(struct buffer *out, struct http_shared *shared)
     for (uint32_t i = 0; shared->front_count && i < first->listener_count; i++) {
         uint64_t open = 0, accepted = 0;
         for (uint32_t k = 0; k < shared->front_count; k++) {
-            open += read_counter(&shared->fronts[k]->listeners[i].open);
-            accepted += read_counter(&shared->fronts[k]->listeners[i].accepted);
+            open += counter_get(&shared->fronts[k]->listeners[i].open);
+            accepted += counter_get(&shared->fronts[k]->listeners[i].accepted);
         }
         buffer_append_text(out, i ? ",{\"listener\":" : "{\"listener\":");
         json_write_string(out, slice_of(first->listeners[i].about->name));
@@ -71,7 +62,7 @@ static void write_connections(struct buffer *out, struct http_shared *shared)
         buffer_append_byte(out, '}');
     }
     for (uint32_t k = 0; k < shared->front_count; k++)
-        waiting += read_counter(&shared->fronts[k]->counters.waiting);
+        waiting += counter_get(&shared->fronts[k]->counters.waiting);
     pthread_mutex_unlock(&shared->lock);
     buffer_append_byte(out, ']');
     json_write_member_number(out, "waiting_takes", waiting);

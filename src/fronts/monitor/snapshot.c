@@ -191,10 +191,28 @@ void monitor_snapshot_write(struct buffer *out, const struct monitor_snapshot_in
     busy_topics_fini(&busy);
 }
 
+/* Returns the topic of that name, or NULL. */
+static const struct monitor_sample_topic *topic_find(const struct monitor_sample *sample,
+                                                     struct slice name)
+{
+    size_t low = 0, high = sample->topic_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = slice_compare(sample->topics[middle].name, name);
+        if (order == 0)
+            return &sample->topics[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 void monitor_snapshot_topic_write(struct buffer *out, const struct monitor_snapshot_input *input,
                                   struct slice name, const struct queue_topic *shown)
 {
-    const struct monitor_sample_topic *topic = monitor_sample_find(input->status.sample, name);
+    const struct monitor_sample_topic *topic = topic_find(input->status.sample, name);
     struct monitor_sample_topic fresh = {.name = name};
     write_start(out, input);
     json_write_member(out, "topic");

@@ -15,6 +15,7 @@ struct monitor_front {
 };
 
 struct monitor_shared {
+    struct monitor_day *day;
     struct monitor_sampler *sampler;
     struct monitor_silences *silences;
 };
@@ -25,6 +26,11 @@ static inline struct monitor_front *monitor_front_of(const struct http_front *fr
 }
 
 /* Return NULL before monitor_look: nothing is sampled. */
+static inline struct monitor_day *monitor_day_of(const struct http_shared *shared)
+{
+    const struct monitor_shared *monitor = shared->rooms[HTTP_ROOM_MONITOR];
+    return monitor ? monitor->day : NULL;
+}
 static inline struct monitor_sampler *monitor_sampler_of(const struct http_shared *shared)
 {
     const struct monitor_shared *monitor = shared->rooms[HTTP_ROOM_MONITOR];

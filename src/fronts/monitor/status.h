@@ -2,10 +2,8 @@
  * status: the health of a server and its problems, evaluated from a sample and the figures of the
  * server. Pure.
  *
- * One table (status.c) has a row for each kind of problem: its code, its limit, its severity, a
- * sentence and the runbook that describes what to do. A server is healthy if no problem is
- * critical; warnings are also reported. A silence is reported with its problem and changes nothing
- * else.
+ * A server is healthy if no problem is critical; warnings are also reported. A silence is reported
+ * with its problem and changes nothing else.
  */
 #ifndef TARRY_MONITOR_STATUS_H
 #define TARRY_MONITOR_STATUS_H
@@ -13,10 +11,9 @@
 #include "access/access.h"
 #include "base/clock.h"
 #include "base/trouble.h"
+#include "monitor/problem.h"
 #include "monitor/sampler.h"
 #include "monitor/silences.h"
-
-enum monitor_severity { MONITOR_CRITICAL = 1, MONITOR_WARNING };
 
 /* Input of the evaluation. */
 struct monitor_status_input {
@@ -36,12 +33,9 @@ struct monitor_status_input {
 };
 
 enum {
-    MONITOR_STATUS_ROWS_MAX = 48,
     MONITOR_STATUS_TOPICS_MAX = 10, /* topics or parties listed per row; further ones are counted */
     MONITOR_SENTENCE_BYTES = 400
 };
-
-struct monitor_problem_row; /* row of the table in status.c */
 
 struct monitor_status_problem {
     const struct monitor_problem_row *row;
@@ -52,9 +46,9 @@ struct monitor_status_problem {
 };
 
 struct monitor_status {
-    struct monitor_status_problem problems[MONITOR_STATUS_ROWS_MAX]
+    struct monitor_status_problem problems[MONITOR_PROBLEMS]
                                           [MONITOR_STATUS_TOPICS_MAX]; /* by row */
-    uint32_t counts[MONITOR_STATUS_ROWS_MAX];
+    uint32_t counts[MONITOR_PROBLEMS];
     uint32_t criticals, warnings;      /* problems listed */
     uint32_t left_out;                 /* topics and parties with a problem that are not listed */
     uint64_t topics, jobs;             /* visible to the caller */
@@ -66,8 +60,5 @@ void monitor_status_evaluate(struct monitor_status *status,
                              const struct monitor_status_input *input);
 /* Writes `{"well":…,"sentence":…,"problems":[…],…}`. */
 void monitor_status_write(struct buffer *out, const struct monitor_status *status);
-
-/* Returns the code of a row, for pages and tests, or NULL after the last. */
-const char *monitor_status_code(uint32_t row);
 
 #endif

@@ -240,8 +240,8 @@ def test_an_unreachable_redis_is_reported(tmp_path):
 
 
 def test_each_runbook_that_is_named_is_there():
-    rows = (REPO / "src" / "fronts" / "monitor" / "status.c").read_text(encoding="utf-8")
-    named = re.findall(r'= \{\s*"(\w+)",\s*"([\w-]+)"', rows)
+    rows = (REPO / "src" / "fronts" / "monitor" / "problem.c").read_text(encoding="utf-8")
+    named = re.findall(r'=\s*\{\s*"(\w+)",\s*"([\w-]+)"', rows)
     page = (REPO / "docs" / "api.md").read_text(encoding="utf-8").split("## Status and live figures")[1]
     description = (REPO / "openapi.yaml").read_text(encoding="utf-8")
     assert len(named) >= 15

@@ -47,7 +47,7 @@ CLAIM(a_figure_comes_back_within_three_ten_thousandths)
 
 CLAIM(a_day_has_1440_points_and_no_more)
 {
-    struct monitor_day *day = monitor_day_new(ALL_BYTES);
+    struct monitor_day *day = monitor_day_new(NULL, NULL, ALL_BYTES);
     static struct monitor_day_point points[DAY];
     for (int64_t minute = START; minute < START + 3 * DAY; minute++) {
         add(day, "mail", minute, 1 + (double)(minute % 7), 0);
@@ -65,7 +65,7 @@ CLAIM(a_day_has_1440_points_and_no_more)
 
 CLAIM(a_topic_in_which_nothing_happens_has_zeros_and_no_bytes)
 {
-    struct monitor_day *day = monitor_day_new(ALL_BYTES);
+    struct monitor_day *day = monitor_day_new(NULL, NULL, ALL_BYTES);
     add(day, "busy", START, 5, 1);
     size_t before = monitor_day_bytes(day);
     add(day, "still", START, 0, 0);
@@ -77,7 +77,7 @@ CLAIM(a_topic_in_which_nothing_happens_has_zeros_and_no_bytes)
 
 CLAIM(points_without_room_are_left_out_and_reported)
 {
-    struct monitor_day *day = monitor_day_new(8000);
+    struct monitor_day *day = monitor_day_new(NULL, NULL, 8000);
     struct monitor_day_point point;
     char name[24];
     for (int i = 0; i < 100; i++) {
@@ -94,7 +94,8 @@ CLAIM(points_without_room_are_left_out_and_reported)
 
 CLAIM(a_file_brings_an_hour_back_and_a_damaged_one_nothing)
 {
-    struct monitor_day *day = monitor_day_new(ALL_BYTES), *next = monitor_day_new(ALL_BYTES);
+    struct monitor_day *day = monitor_day_new(NULL, NULL, ALL_BYTES),
+                       *next = monitor_day_new(NULL, NULL, ALL_BYTES);
     struct buffer file;
     buffer_init(&file, ALL_BYTES);
     for (int64_t minute = START; minute < START + HOUR; minute++)
