@@ -1,4 +1,3 @@
-/* The front: accepting connections, starting and stopping. */
 #include "beanstalk/front.h"
 
 #include "beanstalk/commands.h"
@@ -18,9 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* dispatch: cuts the input of a client into commands and executes them in order. */
-
-/* ---- input that is not a command ---- */
+/* ---- dispatch: cuts the input of a client into commands and executes them in order ---- */
 
 /* Closes the connection of a web page, or of a client for another port, without an answer. */
 static bool end_foreign(struct beanstalk_session *session)
@@ -80,8 +77,9 @@ static void quit(struct beanstalk_session *session)
 static const struct beanstalk_handler own_handlers[] = {{BEANSTALK_QUIT, quit, false}, {0}};
 
 /* All commands but put, which has a body; the most frequent first. */
-static const struct beanstalk_handler *const tables[] = {
-    beanstalk_reserve_handlers, beanstalk_jobs_handlers, beanstalk_tubes_handlers, own_handlers};
+static const struct beanstalk_handler *const tables[] = {beanstalk_reservations_handlers,
+                                                         beanstalk_jobs_handlers,
+                                                         beanstalk_tubes_handlers, own_handlers};
 
 static const struct beanstalk_handler *find_handler(enum beanstalk_verb verb)
 {
@@ -177,7 +175,12 @@ static bool next_command(struct beanstalk_session *session)
     return true;
 }
 
-/* ---- phases and share of a session ---- */
+/* ---- phases: what the server expects from the client, and for how long it waits ----
+ *
+ * Each phase has one time limit and one list of sessions in the front. Since the limit is the same
+ * for all sessions of a list, the list is sorted by time. The front has one alarm, set for the
+ * earliest session. A session that waits for a job or for the queue, or that holds jobs, is in no
+ * phase: a worker may take as long as its TTR allows. */
 
 static int64_t timeout_ms(const struct beanstalk_front *front, enum beanstalk_phase phase)
 {
@@ -291,6 +294,12 @@ static void beanstalk_phases_fini(struct beanstalk_front *front)
     deadline_free(front->alarm);
 }
 
+/* ---- share: how much of a loop iteration a session may take ----
+ *
+ * While the iteration has time left, a session begins its commands immediately, up to a limit.
+ * After that the session joins the front's waiting list. Each iteration serves this list from its
+ * head while there is time. So a client that pipelines delays other clients by at most one command. */
+
 enum { COMMANDS_MAX = 64 /* per session and loop iteration */ };
 
 /* Resumes the sessions that were waiting when this iteration ended, while there is time, but at
@@ -362,7 +371,7 @@ static void go_on(struct beanstalk_session *session)
         return;
     /* A client that has closed its side is still answered, but does not wait any longer. */
     if (connection->has_ended && session->wait == SESSION_WAIT_JOB) {
-        beanstalk_reserve_give_up(session, "TIMED_OUT\r\n");
+        beanstalk_reservations_give_up(session, "TIMED_OUT\r\n");
         return;
     }
     beanstalk_connection_hold(connection);
@@ -387,8 +396,10 @@ static void go_on(struct beanstalk_session *session)
     beanstalk_connection_release(connection);
 }
 
-const struct beanstalk_session_driver beanstalk_dispatch = {.go_on = go_on,
-                                                            .woken = beanstalk_reserve_woken};
+/* Executes the commands of a client in order. A command that waits for the queue delays only those
+ * behind it. */
+static const struct beanstalk_session_driver dispatch = {
+    .go_on = go_on, .woken = beanstalk_reservations_woken, .ended = beanstalk_reservations_end};
 
 /* ---- front ---- */
 
@@ -413,7 +424,7 @@ static void on_connections(uv_poll_t *poll, int status, int events)
         if (front->connection_count >= front->options.connections_max)
             (void)close(fd);
         else
-            beanstalk_session_open(front, fd, &peer, &beanstalk_dispatch);
+            beanstalk_session_open(front, fd, &peer, &dispatch);
     }
 }
 

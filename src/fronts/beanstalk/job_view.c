@@ -213,18 +213,3 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                              : 0;
     return view;
 }
-
-void beanstalk_subject_set(struct beanstalk_subject *subject, struct beanstalk_front *front,
-                           const struct job *job, uint64_t number)
-{
-    subject->is_there = true;
-    subject->state = job->state;
-    subject->topic_bytes = (uint8_t)job->topic.len;
-    memcpy(subject->topic, job->topic.at, job->topic.len);
-    subject->id_bytes = (uint8_t)job->id.len;
-    memcpy(subject->id, job->id.at, job->id.len);
-    subject->view = beanstalk_job_view_of(front, job);
-    subject->view.tube = beanstalk_subject_topic(subject);
-    if (number)
-        subject->view.number = number;
-}

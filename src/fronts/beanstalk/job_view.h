@@ -36,21 +36,6 @@ struct beanstalk_subject {
     struct beanstalk_job_view view;
 };
 
-/* Sets the subject to a job. `number`: the number that the client used, or 0 to use the job's own
- * number. */
-void beanstalk_subject_set(struct beanstalk_subject *subject, struct beanstalk_front *front,
-                           const struct job *job, uint64_t number);
-
-static inline struct slice beanstalk_subject_topic(const struct beanstalk_subject *subject)
-{
-    return slice_make(subject->topic, subject->topic_bytes);
-}
-
-static inline struct slice beanstalk_subject_id(const struct beanstalk_subject *subject)
-{
-    return slice_make(subject->id, subject->id_bytes);
-}
-
 /* Appends the numbers of a put to the job's meta. `now_ms` is the queue's wall clock. */
 void beanstalk_put_meta(struct buffer *meta, uint32_t priority, uint32_t delay_s, uint32_t ttr_s,
                         int64_t now_ms);

@@ -4,7 +4,7 @@
  *
  * One command is in progress at a time. While it waits for the queue, the commands behind it stay
  * in the input. The session does not execute commands itself: it calls `go_on` of its driver
- * (front.h) when it is ready for the next one. Private to this room; one thread.
+ * (front.c) when it is ready for the next one. Private to this room; one thread.
  */
 #ifndef TARRY_BEANSTALK_SESSION_H
 #define TARRY_BEANSTALK_SESSION_H
@@ -14,160 +14,15 @@
 #include "beanstalk/front.h"
 #include "beanstalk/job_view.h"
 #include "beanstalk/put.h"
+#include "beanstalk/reservations.h"
+#include "beanstalk/tube.h"
 
 #include "access/call.h"
 #include "base/buffer.h"
-#include "base/heap.h"
-#include "base/list.h"
-#include "base/table.h"
-#include "job/policy.h"
-
-/*
- * tube: what this server stores about the tubes that its connections use or watch. The jobs
- * themselves belong to the queue. The tube "default" always exists. One thread.
- */
-
-struct beanstalk_tube {
-    struct table_entry entry; /* keyed by name */
-    struct list order;        /* position in the list, in order of first use */
-    uint32_t users, watchers, waiting;
-    uint64_t pauses;
-    uint32_t pause_s; /* duration of the last pause */
-    char name[];
-};
-
-TABLE_DECLARE(beanstalk_tube_table, struct beanstalk_tube, entry)
-
-struct beanstalk_tubes {
-    struct beanstalk_tube_table table;
-    struct list order;
-};
-
-/* Returns false if out of memory. */
-bool beanstalk_tubes_init(struct beanstalk_tubes *tubes);
-void beanstalk_tubes_fini(struct beanstalk_tubes *tubes);
-/* Returns NULL if no client uses or watches the tube. */
-struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes, struct slice name);
-/* Finds or creates a tube. Returns NULL if out of memory. A caller that does not count itself as a
- * user or a watcher must drop the tube again. */
-struct beanstalk_tube *beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct slice name);
-/* Frees the tube if no client uses or watches it. */
-void beanstalk_tubes_drop(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube);
-
-static inline struct slice beanstalk_tube_name(const struct beanstalk_tube *tube)
-{
-    return tube->entry.key;
-}
-
-/*
- * reservations: the jobs that a client holds, by number and by end time. Pure: the caller passes
- * the time, by the inner clock.
- *
- * A reservation ends at `until_ms`, one TTR after it was made or touched. The queue's lease behind
- * it may end earlier, since a TTR may be longer than the longest lease. Such a lease must be
- * renewed in time. A zeroed list is a valid empty list. Each call takes logarithmic time in the
- * number of reservations.
- */
-
-struct beanstalk_reservation {
-    struct table_entry entry;
-    uint64_t number;
-    size_t end_index, renewal_index; /* SIZE_MAX in renewal_index: needs no renewal */
-    int64_t until_ms, lease_until_ms;
-    uint32_t ttr_s;
-    uint8_t lease_bytes, topic_bytes;
-    char text[]; /* the lease, then the topic: another topic may have a job with this number */
-};
-
-static inline bool beanstalk_reservation_ends_before(struct beanstalk_reservation *const *a,
-                                                     struct beanstalk_reservation *const *b)
-{
-    return (*a)->until_ms < (*b)->until_ms;
-}
-
-static inline void beanstalk_reservation_end_placed(struct beanstalk_reservation **at, size_t index)
-{
-    (*at)->end_index = index;
-}
-
-static inline bool beanstalk_reservation_renews_before(struct beanstalk_reservation *const *a,
-                                                       struct beanstalk_reservation *const *b)
-{
-    return (*a)->lease_until_ms < (*b)->lease_until_ms;
-}
-
-static inline void beanstalk_reservation_renewal_placed(struct beanstalk_reservation **at,
-                                                        size_t index)
-{
-    (*at)->renewal_index = index;
-}
-
-TABLE_DECLARE(beanstalk_reservation_table, struct beanstalk_reservation, entry)
-HEAP_DECLARE(beanstalk_reservation_ends, struct beanstalk_reservation *,
-             beanstalk_reservation_ends_before, beanstalk_reservation_end_placed)
-HEAP_DECLARE(beanstalk_reservation_renewals, struct beanstalk_reservation *,
-             beanstalk_reservation_renews_before, beanstalk_reservation_renewal_placed)
-
-struct beanstalk_reservations {
-    struct beanstalk_reservation_table table;
-    struct beanstalk_reservation_ends ends;
-    struct beanstalk_reservation_renewals renewals;
-};
-
-void beanstalk_reservations_fini(struct beanstalk_reservations *held);
-
-/* Adds a reservation and replaces an earlier one with the same number. Returns false if out of
- * memory; the earlier one is then kept. */
-bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
-                                struct slice lease, struct slice topic, uint32_t ttr_s,
-                                int64_t until_ms, int64_t lease_until_ms);
-/* Returns NULL if the client does not hold the job. */
-struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
-                                                          uint64_t number);
-void beanstalk_reservations_remove(struct beanstalk_reservations *held,
-                                   struct beanstalk_reservation *reservation);
-/* Removes reservations that have ended. Returns their count. */
-uint64_t beanstalk_reservations_expire(struct beanstalk_reservations *held, int64_t now_ms);
-/* Returns when the next reservation ends, or INT64_MAX if the list is empty. */
-int64_t beanstalk_reservations_end_ms(const struct beanstalk_reservations *held);
-
-/* Restarts the TTR of a reservation and records the new end of its lease. */
-void beanstalk_reservations_touch(struct beanstalk_reservations *held,
-                                  struct beanstalk_reservation *reservation, int64_t now_ms,
-                                  int64_t lease_until_ms);
-
-/* Returns when the next lease must be renewed, and its reservation. Returns INT64_MAX and NULL if
- * no lease needs a renewal. */
-int64_t beanstalk_reservations_renewal_ms(const struct beanstalk_reservations *held);
-struct beanstalk_reservation *beanstalk_reservations_renewal(
-    const struct beanstalk_reservations *held);
-/* Records that the lease was renewed until `lease_until_ms`. */
-void beanstalk_reservations_renewed(struct beanstalk_reservations *held,
-                                    struct beanstalk_reservation *reservation,
-                                    int64_t lease_until_ms);
-
-/* Returns the length of the queue's lease for a TTR. */
-static inline int64_t beanstalk_lease_ms(uint32_t ttr_s)
-{
-    int64_t ttr_ms = (int64_t)ttr_s * 1000;
-    return ttr_ms < POLICY_LEASE_MS_MAX ? ttr_ms : POLICY_LEASE_MS_MAX;
-}
-
-static inline struct slice beanstalk_reservation_lease(const struct beanstalk_reservation *at)
-{
-    return slice_make(at->text, at->lease_bytes);
-}
-
-static inline struct slice beanstalk_reservation_topic(const struct beanstalk_reservation *at)
-{
-    return slice_make(at->text + at->lease_bytes, at->topic_bytes);
-}
-
-/* state: the data shared by the front, its sessions and its statistics. Private to this room. */
 
 struct beanstalk_alias; /* job_view.c */
 
-/* The step that a client must complete within a time limit, see session.h. */
+/* The step that a client must complete within a time limit, see front.c. */
 enum beanstalk_phase {
     BEANSTALK_PHASE_NONE = 0,
     BEANSTALK_PHASE_IDLE, /* waiting for the next command */
@@ -184,8 +39,7 @@ struct beanstalk_front {
     struct list sessions, timed[BEANSTALK_PHASES];
     struct deadline *alarm; /* for the first session to expire, at alarm_ms */
     int64_t alarm_ms;
-    struct list
-        later; /* sessions that have used their share of this loop iteration, see session.c */
+    struct list later; /* sessions that have used their share of this loop iteration, see front.c */
     struct iteration_end_call iteration_end; /* resumes the sessions in `later` */
     uint32_t iteration_commands;             /* commands begun in this loop iteration */
     uint32_t connection_count, producers, workers, waiting;
@@ -227,6 +81,8 @@ struct beanstalk_session_driver {
     void (*go_on)(struct beanstalk_session
                       *session); /* no command is in progress, or more input has arrived */
     void (*woken)(struct beanstalk_session *session); /* the timer has fired */
+    /* The connection has ended. Called once; returns the jobs that the client holds. */
+    void (*ended)(struct beanstalk_session *session);
 };
 
 struct beanstalk_session {
@@ -309,6 +165,8 @@ void beanstalk_answer_job(struct beanstalk_session *session, const char *word, u
                           struct slice body);
 /* Sends the YAML and frees the buffer. */
 void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml);
+/* Appends a line of YAML. */
+void beanstalk_yaml_number(struct buffer *yaml, const char *name, uint64_t value);
 /* Returns the answer to an error of the queue that has no more specific answer. */
 const char *beanstalk_answer_of(enum queue_status status);
 void beanstalk_change_end(struct beanstalk_session *session);
@@ -332,26 +190,5 @@ static inline enum queue_status beanstalk_reply_status(const struct queue_reply 
 {
     return reply->result_count ? reply->results[0].status : reply->status;
 }
-/* Ends the lease of a client that has disconnected, as a failed attempt. */
-void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
-/* Ends a lease that no client has received. Does not count as an attempt. */
-void beanstalk_return(struct beanstalk_front *front, struct slice lease);
-
-/* ---- waiting for a job ---- */
-
-void beanstalk_session_stop_waiting(struct beanstalk_session *session);
-
-/* ---- phases: what the server expects from the client, and for how long it waits ----
- *
- * Each phase has one time limit and one list of sessions in the front. Since the limit is the same
- * for all sessions of a list, the list is sorted by time. The front has one alarm, set for the
- * earliest session. A session that waits for a job or for the queue, or that holds jobs, is in no
- * phase: a worker may take as long as its TTR allows. */
-
-/* ---- share: how much of a loop iteration a session may take ----
- *
- * While the iteration has time left, a session begins its commands immediately, up to a limit.
- * After that the session joins the front's waiting list. Each iteration serves this list from its
- * head while there is time. So a client that pipelines delays other clients by at most one command. */
 
 #endif

@@ -1,5 +1,5 @@
 /* Reservations of a client: thousands of random steps, each compared with an array that is searched from end to end. */
-#include "beanstalk/session.h"
+#include "beanstalk/reservations.h"
 #include "unit/cases.h"
 #include "unit/claim.h"
 #include "unit/seed.h"
