@@ -12,12 +12,11 @@
  * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by an
  * ordinary dispatcher.
  *
- * Used on the reactor's thread; dead_letter_worker_emit_metrics on any thread.
+ * Used on the reactor's thread; metrics read the counters on any thread.
  */
 #ifndef TARRY_DELIVER_DEAD_LETTER_WORKER_H
 #define TARRY_DELIVER_DEAD_LETTER_WORKER_H
 
-#include "base/metric.h"
 #include "deliver/dead_letter.h"
 #include "guard/guard.h"
 #include "net/reactor.h"
@@ -50,7 +49,5 @@ void dead_letter_worker_stop(struct dead_letter_worker *worker, void (*stopped)(
                              void *ctx);
 /* Frees the worker, after the reactor has stopped. */
 void dead_letter_worker_free(struct dead_letter_worker *worker);
-
-void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct metric_page *page);
 
 #endif

@@ -318,41 +318,6 @@ static bool deliver_make_parts(struct deliver *deliver)
            deliver->follow_alarm && deliver->timeout && deliver->resolver && deliver->worker;
 }
 
-static const char *const states[] = {
-    [ENDPOINT_CLOSED] = "closed", [ENDPOINT_OPEN] = "open", [ENDPOINT_HALF_OPEN] = "half_open"};
-
-const char *deliver_endpoint_state(struct deliver *deliver, struct slice name)
-{
-    struct endpoint_tallies *tallies = &deliver->endpoints.tallies;
-    pthread_mutex_lock(&tallies->lock);
-    const struct endpoint_tally *found = endpoint_tally_table_find(&tallies->table, name);
-    const char *state = states[found ? counter_get(&found->state) : ENDPOINT_CLOSED];
-    pthread_mutex_unlock(&tallies->lock);
-    return state;
-}
-
-void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, void *ctx)
-{
-    struct endpoint_tallies *tallies = &deliver->endpoints.tallies;
-    pthread_mutex_lock(&tallies->lock);
-    for (const struct endpoint_tally *at = endpoint_tally_table_first(&tallies->table); at;
-         at = endpoint_tally_table_next(&tallies->table, at)) {
-        struct deliver_endpoint endpoint = {.name = at->entry.key,
-                                            .kind = at->kind,
-                                            .state = states[counter_get(&at->state)],
-                                            .since_ms = (int64_t)counter_get(&at->since_ms),
-                                            .wait_until_ms =
-                                                (int64_t)counter_get(&at->wait_until_ms),
-                                            .in_flight = counter_get(&at->in_flight),
-                                            .error = slice_of(at->error),
-                                            .error_at_ms = at->error_at_ms};
-        for (int outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++)
-            endpoint.outcomes[outcome] = counter_get(&at->sums.outcomes[outcome]);
-        each(ctx, &endpoint);
-    }
-    pthread_mutex_unlock(&tallies->lock);
-}
-
 int64_t deliver_next_ms(const struct deliver *deliver)
 {
     return endpoints_next_ms(&deliver->endpoints);

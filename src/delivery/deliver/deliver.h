@@ -81,34 +81,14 @@ bool deliver_check_callback(struct guard *guard, struct slice url, char error[DE
 void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page);
 extern const struct metric deliver_metrics[], dead_letter_metrics[];
 
-/* A peer that jobs were sent to, even if its connection is closed. */
-struct deliver_endpoint {
-    struct slice name; /* "https://example.com:443" */
-    const char *kind;  /* the plain scheme: "http", "amqp" */
-    /* state of its breaker: "closed", "open" (nothing is sent), "half_open" (a probe is sent) */
-    const char *state;
-    int64_t since_ms;      /* inner clock, like all times here */
-    int64_t wait_until_ms; /* nothing is sent before this time; 0: no wait */
-    uint64_t in_flight;
-    uint64_t outcomes[TARGET_UNSENT + 1]; /* by enum target_outcome */
-    struct slice error;                   /* of the last unsuccessful message, or empty */
-    int64_t error_at_ms;
-};
-typedef void deliver_each_endpoint(void *ctx, const struct deliver_endpoint *endpoint);
-/* Calls `each` for all endpoints in no particular order, under a lock; `each` must not call
- * functions of this directory. */
-void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, void *ctx);
 /* Appends the endpoints of a topic with this extension, as JSON objects separated by commas: that
  * of its own target, even if nothing was sent there yet. If the jobs may have their own callbacks
  * and the client `sees_all` topics, it also appends all endpoints of callbacks, because their topic
  * is not recorded. */
 void deliver_write_endpoints(struct deliver *deliver, struct slice extension, bool sees_all,
                              struct buffer *out);
-/* Returns the state of the breaker of the endpoint with this name, "closed" if nothing was sent
- * there yet. Any thread. */
-const char *deliver_endpoint_state(struct deliver *deliver, struct slice name);
-/* Returns the same of the own target of a topic with this extension, or NULL if there is none. Any
- * thread. */
+/* Returns the state of the breaker of the own target of a topic with this extension, "closed" if
+ * nothing was sent there yet, or NULL if there is none. Any thread. */
 const char *deliver_target_state(struct deliver *deliver, struct slice extension);
 
 /* ---- the reactor's thread ---- */

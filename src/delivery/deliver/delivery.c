@@ -1,15 +1,9 @@
-/*
- * delivery: a job from its take to the queue's answer: it is sent, and the result is reported to
- * the queue.
- *
- * Answers are collected during a loop iteration and sent together.
- */
 #include "deliver/delivery.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "deliver/check.h"
-#include "deliver/traced.h"
+#include "trace/tracer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -48,6 +42,78 @@ struct answer_batch { /* deliveries whose answers were sent to the queue */
     size_t count;
     struct delivery *deliveries[];
 };
+
+/* ---- the span ---- */
+
+/* The span of a delivery whose job's trace is sampled, and the job as it is sent, with that span as
+ * the parent in its meta. */
+struct traced {
+    struct tracer *tracer;
+    struct trace_span *span; /* NULL if ended */
+    struct job job;
+    struct buffer meta;
+};
+
+static bool is_http(struct slice endpoint)
+{
+    return endpoint.len > 4 && strncasecmp(endpoint.at, "http", 4) == 0;
+}
+
+static struct traced *traced_make(struct tracer *tracer, struct trace_span *span,
+                                  const struct job *job)
+{
+    struct traced *traced = malloc(sizeof *traced);
+    if (!traced) {
+        trace_span_free(span);
+        return NULL;
+    }
+    *traced = (struct traced){.tracer = tracer, .span = span, .job = *job};
+    buffer_init(&traced->meta, job->meta.len + TRACE_META_BYTES_MAX);
+    trace_meta_renew(job->meta, &span->self, &traced->meta);
+    if (!traced->meta.failed)
+        traced->job.meta = buffer_slice(&traced->meta);
+    return traced;
+}
+
+/* Returns NULL if there is no tracer or the job is not sampled. The data that the message points to
+ * has to stay valid until the job was sent. */
+static struct traced *traced_new(struct tracer *tracer, const struct target_message *message,
+                                 struct slice endpoint)
+{
+    if (!tracer || !message->job->meta.len)
+        return NULL;
+    struct trace_span *span =
+        tracer_delivery(tracer, is_http(endpoint) ? TRACE_CALLBACK : TRACE_PUBLISH, message->job);
+    if (!span)
+        return NULL;
+    trace_span_set_place(span, endpoint);
+    return traced_make(tracer, span, message->job);
+}
+
+/* Accepts NULL; a span that was not ended is discarded. */
+static void traced_free(struct traced *traced)
+{
+    if (!traced)
+        return;
+    trace_span_free(traced->span);
+    buffer_fini(&traced->meta);
+    free(traced);
+}
+
+/* Records the result; called once. */
+static void traced_end(struct traced *traced, const struct target_report *report)
+{
+    static const char *const outcomes[] = {[TARGET_DONE] = "acked",
+                                           [TARGET_FAILED] = "nacked",
+                                           [TARGET_REFUSED] = "refused",
+                                           [TARGET_UNSENT] = "returned"};
+    struct trace_span *span = traced->span;
+    span->code = report->code;
+    if (report->error[0])
+        trace_span_set_error(span, slice_of(report->error));
+    tracer_end(traced->tracer, span, outcomes[report->outcome], report->outcome != TARGET_DONE);
+    traced->span = NULL;
+}
 
 /* ---- answers to the queue ---- */
 
@@ -387,11 +453,11 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
     int64_t wait_ms;
     delivery->traced = traced_new(env->tracer, given, endpoint);
     if (delivery->traced)
-        message.job = traced_job(delivery->traced);
+        message.job = &delivery->traced->job;
     switch (endpoints_give(env->endpoints, &delivery->request, endpoint, &message, &wait_ms)) {
     case ENDPOINT_SENT:
         if (delivery->traced)
-            traced_sent(delivery->traced);
+            tracer_sent(env->tracer, delivery->traced->span, message.job);
         delivery_note_sent(delivery, endpoint, message.job);
         return;
     case ENDPOINT_RESTS:

@@ -1,5 +1,10 @@
-/* delivery: a job from its take to the queue's answer: it is sent, and the result is reported to
- * the queue. A delivery belongs to its dispatcher and frees itself. */
+/*
+ * delivery: a job from its take to the queue's answer: it is sent, with a span if its trace is
+ * sampled, and the result is reported to the queue.
+ *
+ * Answers are collected during a loop iteration and sent together. A delivery belongs to its
+ * dispatcher and frees itself.
+ */
 #ifndef TARRY_DELIVER_DELIVERY_H
 #define TARRY_DELIVER_DELIVERY_H
 

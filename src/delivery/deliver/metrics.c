@@ -1,5 +1,6 @@
 /* metrics: delivery metrics for Prometheus. Labels are topics that deliver, up to the label limit
  * of the page, and fixed words. */
+#include "deliver/dead_letter_pass.h"
 #include "deliver/state.h"
 
 #include <stdlib.h>
@@ -184,6 +185,52 @@ static void each_endpoint(struct endpoint_tallies *tallies, struct metric_page *
     pthread_mutex_unlock(&tallies->lock);
 }
 
+/* ---- dead letters ---- */
+
+static void emit_dropped(struct metric_page *page, struct slice topic,
+                         const struct dead_letter_tally *tally)
+{
+    static const char *const reasons[DEAD_LETTER_REASONS] = {
+        [DEAD_LETTER_COUNT] = "count", [DEAD_LETTER_AGE] = "age", [DEAD_LETTER_BYTES] = "bytes"};
+    for (int i = 0; i < DEAD_LETTER_REASONS; i++)
+        metric_sample(page, METRIC_LABELS(topic, slice_of(reasons[i])), tally->dropped[i]);
+}
+
+enum { FORWARDED, RINGED, DROPPED, ALERTS, ALERT_FAILURES, DEAD_METRICS };
+
+/* Offsets in a tally. 0 is correct for FORWARDED; DROPPED has three counters. */
+static const size_t dead_offsets[DEAD_METRICS] = {
+    [FORWARDED] = offsetof(struct dead_letter_tally, forwarded),
+    [RINGED] = offsetof(struct dead_letter_tally, ringed),
+    [ALERTS] = offsetof(struct dead_letter_tally, alerts),
+    [ALERT_FAILURES] = offsetof(struct dead_letter_tally, alert_faults),
+};
+
+static void emit_dead_tally(struct metric_page *page, int which, struct slice topic,
+                            const struct dead_letter_tally *tally)
+{
+    if (which == DROPPED)
+        emit_dropped(page, topic, tally);
+    else
+        metric_sample(page, METRIC_LABELS(topic),
+                      *(const uint64_t *)(const void *)((const char *)tally + dead_offsets[which]));
+}
+
+static void emit_dead_letters(struct dead_letter_worker *worker, struct metric_page *page)
+{
+    pthread_mutex_lock(&worker->lock);
+    for (int which = 0; which < DEAD_METRICS; which++) {
+        metric_begin(page, &dead_letter_metrics[which]);
+        for (struct list *at = worker->shown.next; at != &worker->shown; at = at->next) {
+            const struct dead_letter_topic *topic = list_entry(at, struct dead_letter_topic, shown);
+            emit_dead_tally(page, which, slice_of(topic->name), topic->tally);
+        }
+        if (worker->has_others)
+            emit_dead_tally(page, which, slice_of(METRIC_OTHERS), &worker->others);
+    }
+    pthread_mutex_unlock(&worker->lock);
+}
+
 void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page)
 {
     struct dispatchers *dispatchers = &deliver->dispatchers;
@@ -196,7 +243,7 @@ void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page)
     pthread_mutex_unlock(&dispatchers->lock);
     emit_endpoints(deliver, page);
     each_endpoint(&deliver->endpoints.tallies, page);
-    dead_letter_worker_emit_metrics(deliver->worker, page);
+    emit_dead_letters(deliver->worker, page);
 }
 
 #define HAS_TARGET .when = "for topics with `deliver`"
@@ -282,4 +329,45 @@ const struct metric deliver_metrics[] = {
                     "and lose no attempts; deliveries resume automatically. Runbook page "
                     "*stuck*.",
          HAS_TARGET},
+    METRIC_END};
+
+#define HAS_RULES .when = "for topics with `dead_letter`"
+
+const struct metric dead_letter_metrics[] = {
+    [FORWARDED] = {.name = "tarry_dead_forwarded_total",
+                   .type = PROMETHEUS_COUNTER,
+                   .labels = {"topic"},
+                   .help = "Dead jobs forwarded by 'dead_letter.to'.",
+                   .meaning = "Jobs of the topic use up their attempts; the other topic has them.",
+                   HAS_RULES},
+    [RINGED] =
+        {.name = "tarry_dead_ringed",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"topic"},
+         .help =
+             "Dead jobs that stay because topics name each other as 'dead_letter.to' in a circle.",
+         .meaning = "Above 0: change `dead_letter.to` of one of the topics, then remove the "
+                    "jobs or push them again.",
+         HAS_RULES},
+    [DROPPED] = {.name = "tarry_dead_dropped_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .labels = {"topic", "reason"},
+                 .help = "Dead jobs removed because a limit of 'dead_letter.keep' was reached.",
+                 .meaning = "They are lost. Higher limits in `dead_letter.keep` keep more; "
+                            "`dead_letter.to` forwards them.",
+                 HAS_RULES},
+    [ALERTS] = {.name = "tarry_alerts_total",
+                .type = PROMETHEUS_COUNTER,
+                .labels = {"topic"},
+                .help = "Alerts about dead jobs, sent to their callback or command.",
+                .meaning = "An alert about dead jobs was sent: see the runbook page on them.",
+                HAS_RULES},
+    [ALERT_FAILURES] = {.name = "tarry_alert_failures_total",
+                        .type = PROMETHEUS_COUNTER,
+                        .labels = {"topic"},
+                        .help = "Alerts that failed and will be retried.",
+                        .meaning =
+                            "Alerts about dead jobs are not delivered. The log has the reason in "
+                            "`alert failed`.",
+                        HAS_RULES},
     METRIC_END};
