@@ -36,7 +36,8 @@ static const struct scenario churned = {.name = "churn",
                                                    .keys_fan = 2,
                                                    .merge_entries = 4,
                                                    .checkpoint_jobs = 3,
-                                                   .scan_changes = 2},
+                                                   .scan_changes = 2,
+                                                   .timers = WORLD_SMALL_STEP},
                                         .step_most_ms = 1500,
                                         .time_percent = 8};
 

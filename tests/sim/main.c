@@ -86,9 +86,9 @@ static void print_totals(double began)
            sim_totals.runs, figures->commands, sim_totals.ios, sim_totals.recoveries,
            sim_totals.within, figures->quiets, seconds() - began);
     printf("%" PRIu64 " checkpoints, %" PRIu64 " given up, %" PRIu64 " merges of keys, %" PRIu64
-           " stops, %" PRIu64 " refusals for want of space\n",
+           " stops, %" PRIu64 " refusals for want of space, %" PRIu64 " waits for room in the log\n",
            figures->checkpoints, figures->failed_checkpoints, figures->merges, figures->reopened,
-           figures->no_space);
+           figures->no_space, world_waits_for_room);
     printf("%" PRIu64 " checkpoints amid a merge, %" PRIu64 " pauses of merging, %" PRIu64
            " given up; looked for in runs: %" PRIu64 " found, %" PRIu64 " not; %" PRIu64
            " times a filter was refuted at once\n",
@@ -125,6 +125,8 @@ static const char *what_is_missing(void)
         return "no checkpoint was made between two steps of a merge";
     if (!sim_totals.found || !sim_totals.not_found)
         return "no job was looked for in runs";
+    if (!world_waits_for_room)
+        return "no call waited for room in the log";
     return NULL;
 }
 
@@ -134,6 +136,7 @@ static int summary(const char *what)
 
     if (!strcmp(what, "churn")) {
         require(sim_totals.figures.checkpoints > 50, "few checkpoints");
+        require(world_waits_for_room > 0, "no call waited for room in the log");
     } else if (!strcmp(what, "faults")) {
         require(sim_totals.faults > 100, "few faults");
         require(sim_totals.recoveries > 0, "no fault stopped a shard");

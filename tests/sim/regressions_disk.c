@@ -110,7 +110,6 @@ static void interrupt(enum queue_topic_verb verb)
     uint64_t jobs;
 
     scenario.limits.topic_quota = JOBS_MAX;
-    scenario.limits.scan_changes = 32; /* for which the small log is asked in earnest */
     scenario.limits.checkpoint_files_min = scenario.limits.checkpoint_files_max = 1000;
     rig_begin(&scenario, 8);
     rig_give_up_after_one_attempt();

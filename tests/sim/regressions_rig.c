@@ -17,11 +17,17 @@ const struct scenario rig_small = {.file_bytes = FILE_BYTES,
                                               .slack_bytes = SLACK_BYTES,
                                               .victim_bytes_max = 1 << 20,
                                               .keys_entries_max = 100000,
-                                              .keys_fan = 2}};
+                                              .keys_fan = 2,
+                                              .scan_changes = 128,
+                                              .timers = 128}};
 
 const struct scenario rig_large = {
     .file_bytes = 1 << 22,
-    .limits = {.checkpoint_files_min = 1, .checkpoint_files_max = 2, .topic_quota = 5000}};
+    .limits = {.checkpoint_files_min = 1,
+               .checkpoint_files_max = 2,
+               .topic_quota = 5000,
+               .scan_changes = 512,
+               .timers = 512}};
 
 /* A power cut frees nothing that was under way. */
 const char *__asan_default_options(void);

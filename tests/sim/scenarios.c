@@ -13,7 +13,8 @@
     {                                                                                              \
         .checkpoint_files_min = 1, .checkpoint_files_max = 2, .horizon_ms = 300,                   \
         .topic_quota = 12, .slack_bytes = 400000, .victim_bytes_max = 32768,                       \
-        .keys_entries_max = 200, .keys_fan = 2, .merge_entries = 4                                 \
+        .keys_entries_max = 200, .keys_fan = 2, .merge_entries = 4,                                \
+        .scan_changes = WORLD_SMALL_STEP, .timers = WORLD_SMALL_STEP                               \
     }
 
 const struct scenario sim_scenarios[] = {

@@ -10,18 +10,6 @@
 enum { STEPS_MAX = 6000, WAITS_MAX = 4000 };
 bool world_in_product;
 
-/* ---- requests for room for 512 records, which no small file has ---- */
-
-int __wrap_wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
-int __real_wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
-
-int __wrap_wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
-{
-    enum { MANY = 512 * ENGINE_STATE_BYTES_MAX, FEWER = 6144 };
-
-    return __real_wal_has_room(wal, bytes >= MANY ? FEWER : bytes, need);
-}
-
 /* ---- opening, and the ends ---- */
 
 static void on_ready(void *ctx, struct slice topic, uint64_t reactors)
@@ -70,6 +58,18 @@ void world_init(struct world *world, const struct scenario *scenario, struct sim
     oracle_tick(oracle, inner_ms, wall_ms);
 }
 
+/* Asserts that an empty batch has room for the changes of a step: a step waits for room, so with
+ * less no timer would ever run. */
+static void check_room(const struct world *world)
+{
+    const struct shard_limits *limits = &world->scenario->limits;
+    uint32_t scan = limits->scan_changes + 1;
+    uint32_t changes = scan > limits->timers ? scan : limits->timers;
+
+    assert(limits->timers && limits->scan_changes);
+    assert(changes * engine_room_change(world->shard->engine) <= wal_room_max(world->shard->wal));
+}
+
 int world_open(struct world *world)
 {
     struct shard_recovered recovered;
@@ -84,6 +84,8 @@ int world_open(struct world *world)
     machine_switch(before);
     if (result)
         world->shard = NULL;
+    else
+        check_room(world);
     return result;
 }
 

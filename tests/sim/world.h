@@ -15,6 +15,8 @@
 
 #include <setjmp.h>
 
+enum { WORLD_SMALL_STEP = 12 }; /* changes for which a log file of 16 KiB has room */
+
 struct scenario {
     const char *name;
     uint32_t commands;
@@ -113,5 +115,7 @@ void world_submit(struct world *world, const struct command *command, queue_done
                   void *owner);
 /* Whether anything of the product is on the stack. */
 extern bool world_in_product;
+/* room.c: requests for room in the log that had to wait. */
+extern uint64_t world_waits_for_room;
 
 #endif

@@ -129,12 +129,11 @@ static bool advance_engine(struct shard *shard, struct engine_now now)
     bool stepped = now.skew_ms != shard->engine_skew_ms;
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
         return false;
-    if (wal_has_room(shard->wal, SHARD_TIMERS_AT_ONCE * engine_room_change(shard->engine),
-                     WAL_FOR_ANSWER))
+    if (!shard_has_timers_room(shard, 0))
         return false; /* a commit makes room, or on a full disk the next upkeep */
     shard->engine_skew_ms = now.skew_ms;
     activity_begin("due jobs");
-    engine_advance(shard->engine, now, SHARD_TIMERS_AT_ONCE);
+    engine_advance(shard->engine, now, shard_timers_per_step(shard));
     return engine_next_ms(shard->engine) <= now.inner_ms;
 }
 

@@ -57,8 +57,9 @@ struct shard_options {
         uint32_t keys_fan;
         uint64_t
             merge_entries; /* of tables of keys between two chances for a checkpoint; 2,000,000 */
-        /* Jobs per step: processed by each step of a checkpoint; changed by a scan, 512. */
-        uint32_t checkpoint_jobs, scan_changes;
+        /* Jobs per step: processed by each step of a checkpoint; changed by a scan, 512; of timers,
+         * 512. A batch of the log must have room for them. */
+        uint32_t checkpoint_jobs, scan_changes, timers;
     } limits;
     struct feed_desk *desk; /* destination of events; NULL: not reported */
     /* Called with the newest batch after it has been synced. On the shard's thread. May be NULL. */

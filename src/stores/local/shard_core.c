@@ -17,6 +17,7 @@ enum {
     ROUNDS_MAX = 8, /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
     HEAVY_BYTES = 16 * 1024,
+    TIMERS = 512,         /* per step */
     TOPICS_AT_ONCE = 256, /* records of topics per step */
     SKEW_LOGGED_MS = 100,
     ROOM_EVERY_US = 1000 * 1000 /* interval between checks of the free disk space */
@@ -427,6 +428,18 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum q
     }
 }
 
+uint32_t shard_timers_per_step(const struct shard *shard)
+{
+    uint32_t limit = shard->options.limits.timers;
+    return limit ? limit : TIMERS;
+}
+
+bool shard_has_timers_room(struct shard *shard, size_t others)
+{
+    size_t bytes = shard_timers_per_step(shard) * engine_room_change(shard->engine);
+    return wal_has_room(shard->wal, others + bytes, WAL_FOR_ANSWER) == 0;
+}
+
 void shard_look_at_room(struct shard *shard, int64_t now_us)
 {
     struct fs_room room;
@@ -635,10 +648,7 @@ static void sink_died(void *ctx, struct slice topic)
 
 static bool sink_has_room(void *ctx, size_t bytes)
 {
-    struct shard *shard = ctx;
-    return wal_has_room(shard->wal,
-                        bytes + SHARD_TIMERS_AT_ONCE * engine_room_change(shard->engine),
-                        WAL_FOR_ANSWER) == 0;
+    return shard_has_timers_room(ctx, bytes);
 }
 
 struct engine_sink shard_engine_sink(struct shard *shard)

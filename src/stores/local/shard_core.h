@@ -42,7 +42,6 @@ struct shard_tally {
 };
 
 enum { SHARD_HELD_TOPICS = 256 };
-enum { SHARD_TIMERS_AT_ONCE = 512 }; /* timers per step */
 
 struct shard {
     struct reactor *reactor;
@@ -165,6 +164,10 @@ bool shard_read_job(struct shard *shard, struct record_place place, bool is_next
  * call. */
 int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
                    enum queue_status *status);
+/* Returns how many timers a step runs. */
+uint32_t shard_timers_per_step(const struct shard *shard);
+/* Returns whether the log has room for the timers of a step and so many other bytes. */
+bool shard_has_timers_room(struct shard *shard, size_t others);
 /* Hands the records appended so far to the committer, if it is idle. `at_once`: sync them, whatever
  * the sync class. */
 void shard_commit(struct shard *shard, bool at_once);
