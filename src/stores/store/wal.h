@@ -18,9 +18,10 @@
  * synced again before wal_open returns.
  *
  * Life of a batch: wal_append encodes records into the open batch (in memory). wal_seal closes it
- * if no commit is in progress. wal_commit makes its checksums, and writes and syncs it; this blocks and is the one
- * function for a helper thread. wal_committed, back on the owner's thread, marks it durable and returns its
- * sequence. There is one commit in progress at a time; the next batch fills meanwhile.
+ * if no commit is in progress. wal_commit makes its checksums, and writes and syncs it; this blocks
+ * and is the one function for a helper thread. wal_committed, back on the owner's thread, marks it
+ * durable and returns its sequence. There is one commit in progress at a time; the next batch fills
+ * meanwhile.
  *
  * Space: only a checkpoint makes a file unnecessary. The owner writes what still counts in the
  * oldest files elsewhere, commits that with a catalog that records where the log continues
@@ -61,7 +62,7 @@ struct wal_options {
     const char *dir;        /* the shard's directory; created if missing */
     uint32_t file_bytes;    /* size of a log file; default 64 MiB */
     size_t batch_bytes_max; /* maximum size of the open batch; default 24 MiB, less than a file */
-    /* how much of the latest writes stays in RAM for wal_read; default 16 MiB */
+    /* memory of the latest writes, which stay in RAM for wal_read; default 16 MiB */
     size_t recent_bytes_max;
     enum wal_sync sync;
     /* WAL_SYNC_INTERVAL: at least one sync per this time, in ms, while there are commits */
@@ -94,8 +95,8 @@ struct wal_found {
     uint64_t epoch;                      /* the new epoch */
 };
 
-/* Creates the directory of the log before wal_open, which does it otherwise: then one sync of `dir` makes this name
- * durable together with others. A failure is reported by wal_open. */
+/* Creates the directory of the log before wal_open, which does it otherwise: then one sync of `dir`
+ * makes this name durable together with others. A failure is reported by wal_open. */
 void wal_prepare_dir(const struct fs *fs, const char *dir);
 /* Opens or creates the log and replays it. Returns 0 or a negative errno. On failure `error` (of
  * error_bytes) describes the problem, its position and what to do, and *out is NULL. */
@@ -141,7 +142,8 @@ bool wal_seal(struct wal *wal);
 /* Works as wal_seal, and the commit syncs regardless of the sync class. Also returns false if
  * everything is synced. */
 bool wal_seal_sync(struct wal *wal);
-/* [helper] Writes and, depending on the class, syncs. Returns 0 or a negative errno. */
+/* [helper] Writes and, depending on the class, syncs. Returns 0 or a negative errno. Writes nothing
+ * and returns -EBADMSG if the batch was damaged in memory. */
 int wal_commit(struct wal *wal);
 /* Returns the sequence up to which everything is durable (or written, depending on the class). */
 uint64_t wal_committed(struct wal *wal);
@@ -168,8 +170,9 @@ int64_t wal_sync_due_ms(const struct wal *wal);
  * then valid until the next append, wal_has_room, seal or wal_committed), else from the page cache
  * or the disk into `scratch`. Returns 0. Returns -EAGAIN if only the disk has it and `may_block` is
  * false: retry with may_block on a helper thread. Returns -ENOENT if its file was dropped, and -EIO
- * or another errno if it could not be read or is damaged (its own checksum is checked). Only for records that have a checksum: a JOB,
- * or a DONE that is remembered. With may_block the bytes are always copied.
+ * or another errno if it could not be read or is damaged (its own checksum is checked). Only for
+ * records that have a checksum: a JOB, or a DONE that is remembered. With may_block the bytes are
+ * always copied.
  */
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
              struct slice *out); /* [helper, only with may_block] */

@@ -11,6 +11,11 @@
 enum {
     BATCH_BYTES_FIRST = 4096,
     SPARE_BYTES_MAX = 8 << 20,
+    /* Larger batches are not copied, because readers would wait for the lock. */
+    COPIED_BYTES_MAX = 256 << 10,
+    /* memory of a written batch beside its struct and bytes: its place in the ring, and what malloc
+     * adds to two blocks */
+    OVERHEAD_BYTES = 64,
     LATE_CHECK_BYTES = 32 << 10 /* the check of a record from this size on is made by the commit */
 };
 
@@ -34,9 +39,14 @@ static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t byte
     return true;
 }
 
+static bool is_copy(const struct wal_batch *batch)
+{
+    return batch->at == batch->copied;
+}
+
 void wal_batch_free(struct wal_batch *batch)
 {
-    if (batch)
+    if (batch && !is_copy(batch))
         large_free(batch->at, batch->cap);
     free(batch);
 }
@@ -56,9 +66,10 @@ static struct wal_batch *wal_recent_take(struct wal_recent *recent)
     return batch;
 }
 
+/* Keeps the batch as the next empty one, or frees it. A copy cannot grow, so it is freed. */
 static void give_up(struct wal_recent *recent, struct wal_batch *batch)
 {
-    if (recent->spare || batch->cap > SPARE_BYTES_MAX)
+    if (recent->spare || batch->cap > SPARE_BYTES_MAX || is_copy(batch))
         wal_batch_free(batch);
     else
         recent->spare = batch;
@@ -85,22 +96,72 @@ static struct wal_batch *nth(const struct wal_recent *recent, uint32_t index)
     return recent->ring[(recent->head + index) & (recent->cap - 1)];
 }
 
+/* Returns a copy of the batch in one block of memory without unused room; the next batch gets the
+ * memory of the original. Returns the batch itself if out of memory. */
+static struct wal_batch *copied(struct wal_recent *recent, struct wal_batch *batch)
+{
+    struct wal_batch *copy = malloc(sizeof *copy + batch->len);
+
+    if (!copy)
+        return batch;
+    *copy = *batch;
+    copy->at = copy->copied;
+    copy->cap = batch->len;
+    memcpy(copy->at, batch->at, batch->len);
+    give_up(recent, batch);
+    return copy;
+}
+
+/* Frees unused room of a batch, because the room for the largest commands would displace other
+ * batches. Of the returned batch, at least a quarter is in use unless memory is short. */
+static struct wal_batch *fitted(struct wal_recent *recent, struct wal_batch *batch)
+{
+    size_t kept = batch->len > LARGE_BYTES ? batch->len : LARGE_BYTES;
+
+    if (batch->len < batch->cap / 4 && batch->len <= COPIED_BYTES_MAX)
+        return copied(recent, batch);
+    if (batch->len < batch->cap / 2 && kept < batch->cap) {
+        large_shrink(batch->at, batch->cap, kept);
+        batch->cap = kept;
+    }
+    return batch;
+}
+
+/* Returns the memory of a written batch. */
+static size_t memory_of(const struct wal_batch *batch)
+{
+    return batch->cap + sizeof *batch + OVERHEAD_BYTES;
+}
+
+static void drop_oldest(struct wal_recent *recent)
+{
+    struct wal_batch *oldest = nth(recent, 0);
+
+    recent->head = (recent->head + 1) & (recent->cap - 1);
+    recent->count--;
+    recent->bytes -= memory_of(oldest);
+    give_up(recent, oldest);
+}
+
+/* Adds a written batch and drops the oldest ones above the limits. The number of batches is limited
+ * because a large one displaces many small ones in one step of the owner. A batch that is not added
+ * can be read from its file. */
 static void wal_recent_add(struct wal_recent *recent, struct wal_batch *batch, size_t bytes_max)
 {
-    while (recent->count && recent->bytes + batch->cap > bytes_max) {
-        struct wal_batch *oldest = nth(recent, 0);
-
-        recent->head = (recent->head + 1) & (recent->cap - 1);
-        recent->count--;
-        recent->bytes -= oldest->cap;
-        give_up(recent, oldest);
+    batch = fitted(recent, batch);
+    if (batch->cap > bytes_max) {
+        give_up(recent, batch);
+        return;
     }
-    if (batch->cap > bytes_max || (recent->count == recent->cap && !grow(recent))) {
-        give_up(recent, batch); /* it can be read from its file */
+    while (recent->count && (recent->count >= WAL_RECENT_BATCHES_MAX ||
+                             recent->bytes + memory_of(batch) > bytes_max))
+        drop_oldest(recent);
+    if (recent->count == recent->cap && !grow(recent)) {
+        give_up(recent, batch);
         return;
     }
     recent->ring[(recent->head + recent->count++) & (recent->cap - 1)] = batch;
-    recent->bytes += batch->cap;
+    recent->bytes += memory_of(batch);
 }
 
 const struct wal_batch *wal_recent_find(const struct wal_recent *recent, struct record_place place)
@@ -362,31 +423,35 @@ static int sync_file(struct wal *wal, uint32_t number)
     return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, find_file(wal, number)->fd);
 }
 
-/* Makes the checks of large records. Reads from RAM do not use them, so the owner may read meanwhile. */
-static void put_late_checks(const struct wal_disk *disk, const struct wal_batch *batch)
+/* Makes the checks of large records. Reads from RAM do not use them, so the owner may read
+ * meanwhile. Returns 0, or -EBADMSG if the batch is damaged. */
+static int put_late_checks(const struct wal_disk *disk, const struct wal_batch *batch)
 {
     struct slice records = slice_make(batch->at + WAL_HEAD_BYTES, batch->len - WAL_HEAD_BYTES);
     struct slice record;
     size_t at = 0;
+    int result;
 
-    while (wal_record_next(records, &at, &record) == 1) {
+    while ((result = wal_record_next(records, &at, &record)) == 1) {
         size_t from = (size_t)(record.at - batch->at);
 
         if (record.len >= LATE_CHECK_BYTES && wal_check_bytes(record))
             wal_check_put(disk, batch->file, batch->offset + (uint32_t)from, batch->at + from,
                           record.len);
     }
+    return result;
 }
 
-/* Completes the batch with its checksums. They take long for a large batch, so the owner's thread does not make
- * them. */
-static void finish_batch(struct wal *wal, struct wal_running_commit *running)
+/* Completes the batch with its checksums. They take long for a large batch, so the owner's thread
+ * does not make them. Returns 0, or -EBADMSG if the batch is damaged. */
+static int finish_batch(struct wal *wal, struct wal_running_commit *running)
 {
     const struct wal_batch *batch = running->batch;
+    int result = batch->has_late_checks ? put_late_checks(&wal->disk, batch) : 0;
 
-    if (batch->has_late_checks)
-        put_late_checks(&wal->disk, batch);
-    wal_head_encode(&wal->disk, batch->file, batch->offset, &running->head, batch->at);
+    if (result == 0)
+        wal_head_encode(&wal->disk, batch->file, batch->offset, &running->head, batch->at);
+    return result;
 }
 
 /* Writes the batch. Returns -ESTALE if another program has written to the file, for example a copy
@@ -425,8 +490,9 @@ int wal_commit(struct wal *wal)
     if (!running->is_under_way || running->result < 0)
         return running->result;
     if (running->batch) {
-        finish_batch(wal, running);
-        running->result = write_batch(wal, running->batch);
+        running->result = finish_batch(wal, running);
+        if (running->result == 0)
+            running->result = write_batch(wal, running->batch);
     }
     if (running->wants_sync)
         for (uint32_t number = running->sync_first;

@@ -30,7 +30,8 @@ enum {
     WAL_ALIGN = 8,           /* batches start at multiples of this */
     WAL_FILE_BYTES_MIN = 16384,
     WAL_SPARES_MAX = 3,
-    WAL_RESERVE_PERCENT = 25, /* share of a file, for answers if there is no next file */
+    WAL_RECENT_BATCHES_MAX = 4096, /* written batches that are kept for reading */
+    WAL_RESERVE_PERCENT = 25,      /* share of a file, for answers if there is no next file */
     /* Size of a new log's first file. It is small because the start waits until it is
      * zero-filled. */
     WAL_FIRST_FILE_BYTES = 4 << 20,
@@ -244,13 +245,14 @@ struct wal_batch {
     uint32_t file, offset;
     uint32_t count;
     bool has_late_checks; /* a record is large: the commit makes its check */
+    char copied[];        /* the bytes of a written batch that was copied; `at` is here */
 };
 
 /* Written batches, oldest first. */
 struct wal_recent {
     struct wal_batch **ring;
     uint32_t cap, head, count;
-    size_t bytes; /* allocated for them */
+    size_t bytes; /* their memory */
     struct wal_batch *spare;
 };
 

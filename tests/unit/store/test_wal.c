@@ -225,6 +225,24 @@ CLAIM(does_not_wait_for_the_disk_unless_it_may)
     end(scene);
 }
 
+/* Before each small batch, room for the largest command is reserved. */
+CLAIM(unused_room_of_batches_displaces_no_recent_ones)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 20000);
+    struct fs_ops ops = *scene->sim.fs.ops;
+
+    ops.pread_cached = not_cached;
+    scene->sim.fs.ops = &ops;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(wal_has_room(scene->wal, 6000, WAL_FOR_ANSWER), 0);
+        wal_owner_push(&scene->owner, 300);
+        commit(scene);
+    }
+    for (uint32_t id = 1; id <= scene->owner.jobs; id++)
+        assert_int_equal(read_job(scene, id, false), 0);
+    end(scene);
+}
+
 CLAIM(damaged_record_is_never_handed_out)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1);

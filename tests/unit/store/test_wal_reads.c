@@ -5,6 +5,8 @@
 #include "store/wal_private.h"
 #include "wal_files_rig.h"
 
+#include <malloc.h>
+
 /* ---- reading while files go ---- */
 
 static int read_at(struct scene *scene, struct record_place place, bool may_block)
@@ -259,6 +261,167 @@ CLAIM(large_records_are_read_from_their_file)
     die(scene, SIM_KEEP_ALL);
     open_well(scene);
     assert_int_equal(scene->owner.found.records, scene->owner.jobs);
+    end(scene);
+}
+
+/* Only damaged memory causes it. */
+CLAIM(a_large_batch_that_is_damaged_in_memory_is_not_written)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    uint64_t ios;
+
+    scene->owner.options.file_bytes = 6 << 20;
+    scene->owner.options.batch_bytes_max = 5 << 20;
+    open_well(scene);
+    wal_owner_push(&scene->owner, 40000);
+    commit(scene);
+    wal_owner_push(&scene->owner, 100);
+    wal_owner_push(&scene->owner, 40000);
+    memset(scene->owner.wal->open->at + WAL_HEAD_BYTES, 0xff, 4);
+    ios = scene->sim.ios;
+    assert_int_equal(wal_owner_commit(&scene->owner), -EBADMSG);
+    assert_int_equal(scene->sim.ios, ios);
+    assert_int_equal(scene->owner.acked, 1);
+    assert_non_null(wal_error(scene->owner.wal));
+    die(scene, SIM_KEEP_ALL);
+    open_well(scene);
+    assert_int_equal(scene->owner.found.records, 1);
+    end(scene);
+}
+
+/* ---- batches that stay in RAM ---- */
+
+enum { SMALL_BODY_BYTES = 50, ROOM_BYTES = 2 << 20 };
+
+static struct scene *start_recent(size_t recent_bytes_max)
+{
+    struct scene *scene = start(WAL_SYNC_NEVER, 3);
+
+    scene->owner.options.file_bytes = 6 << 20;
+    scene->owner.options.batch_bytes_max = 5 << 20;
+    scene->owner.options.recent_bytes_max = recent_bytes_max;
+    open_well(scene);
+    return scene;
+}
+
+/* Commits a batch of that many jobs after room for a large command was reserved. */
+static void commit_jobs(struct scene *scene, int jobs, size_t body_bytes)
+{
+    assert_int_equal(wal_has_room(scene->owner.wal, ROOM_BYTES, WAL_FOR_ANSWER), 0);
+    for (int i = 0; i < jobs; i++)
+        wal_owner_push(&scene->owner, body_bytes);
+    commit(scene);
+}
+
+static size_t allocated(const struct wal_recent *recent)
+{
+    size_t sum = 0;
+
+    for (uint32_t i = 0; i < recent->count; i++) {
+        struct wal_batch *batch = recent->ring[(recent->head + i) & (recent->cap - 1)];
+
+        sum += malloc_usable_size(batch);
+        if (batch->at != batch->copied)
+            sum += batch->cap;
+    }
+    return sum;
+}
+
+static void is_within(const struct wal_recent *recent, size_t bytes_max)
+{
+    assert_in_range(recent->bytes, allocated(recent), bytes_max);
+    assert_in_range(recent->count, 1, WAL_RECENT_BATCHES_MAX);
+}
+
+CLAIM(the_number_of_batches_in_memory_is_limited)
+{
+    enum { BYTES_MAX = 16 << 20 };
+    struct scene *scene = start_recent(BYTES_MAX);
+    const struct wal_recent *recent = &scene->owner.wal->recent;
+
+    for (int i = 0; i < WAL_RECENT_BATCHES_MAX + 500; i++)
+        commit_jobs(scene, 1, SMALL_BODY_BYTES);
+    is_within(recent, BYTES_MAX);
+    assert_int_equal(recent->count, WAL_RECENT_BATCHES_MAX);
+    assert_int_equal(recent->cap, WAL_RECENT_BATCHES_MAX);
+    assert_true(recent->bytes < 2 << 20);
+    end(scene);
+}
+
+/* A large batch displaces small ones, and one above the limit none. */
+CLAIM(batches_in_memory_are_counted_with_their_overhead)
+{
+    enum { BYTES_MAX = 300000 };
+    struct scene *scene = start_recent(BYTES_MAX);
+    const struct wal_recent *recent = &scene->owner.wal->recent;
+    uint32_t count;
+
+    for (int i = 0; i < 2000; i++)
+        commit_jobs(scene, 1, SMALL_BODY_BYTES);
+    is_within(recent, BYTES_MAX);
+    assert_in_range(recent->count, 500, 1500);
+    count = recent->count;
+    commit_jobs(scene, 10, 50000);
+    assert_int_equal(recent->count, count);
+    commit_jobs(scene, 4, 50000);
+    is_within(recent, BYTES_MAX);
+    assert_in_range(recent->count, 2, count / 2);
+    commit_jobs(scene, 1, SMALL_BODY_BYTES);
+    is_within(recent, BYTES_MAX);
+    for (uint32_t id = scene->owner.jobs - 4; id <= scene->owner.jobs; id++)
+        assert_int_equal(read_at(scene, scene->owner.places[id], false), 0);
+    end(scene);
+}
+
+CLAIM(batches_of_100_kib_stay_in_memory_without_their_unused_room)
+{
+    enum { BATCHES = 100, BYTES_MAX = 16 << 20 };
+    struct scene *scene = start_recent(BYTES_MAX);
+    const struct wal_recent *recent = &scene->owner.wal->recent;
+
+    for (int i = 0; i < BATCHES; i++)
+        commit_jobs(scene, 2, 50 << 10);
+    is_within(recent, BYTES_MAX);
+    assert_in_range(recent->count, BATCHES, BATCHES + 5); /* the end of a file splits some */
+    assert_true(recent->bytes < (size_t)BATCHES * (105 << 10));
+    end(scene);
+}
+
+/* At least a quarter of the memory is in use. Batches that are not copied displace copies, which the
+ * next batch cannot use. */
+CLAIM(no_batch_in_memory_keeps_much_unused_room)
+{
+    enum { BYTES_MAX = 4 << 20 };
+    struct scene *scene = start_recent(BYTES_MAX);
+    const struct wal_recent *recent = &scene->owner.wal->recent;
+
+    for (int jobs = 1; jobs < 60; jobs += 3) {
+        const struct wal_batch *batch;
+
+        commit_jobs(scene, jobs, 20000);
+        is_within(recent, BYTES_MAX);
+        batch = recent->ring[(recent->head + recent->count - 1) & (recent->cap - 1)];
+        assert_true(batch->cap <= 4 * batch->len);
+    }
+    end(scene);
+}
+
+/* Then the batch itself is kept. */
+CLAIM(without_memory_for_a_copy_a_batch_stays_readable)
+{
+    struct scene *scene = start_recent(16 << 20);
+    const struct wal_recent *recent = &scene->owner.wal->recent;
+
+    assert_int_equal(wal_has_room(scene->owner.wal, ROOM_BYTES, WAL_FOR_ANSWER), 0);
+    wal_owner_push(&scene->owner, SMALL_BODY_BYTES);
+    assert_true(wal_seal(scene->owner.wal));
+    assert_int_equal(wal_commit(scene->owner.wal), 0);
+    calls_left = 0;
+    assert_int_equal(wal_committed(scene->owner.wal), 1);
+    calls_left = -1;
+    assert_int_equal(recent->count, 1);
+    assert_true(recent->ring[recent->head]->cap > ROOM_BYTES);
+    assert_int_equal(read_at(scene, scene->owner.places[1], false), 0);
     end(scene);
 }
 
