@@ -4,10 +4,11 @@
 #include <assert.h>
 
 /* Checks that the page of a delayed job counts it. */
-static void check_forecast(const struct engine *engine, const struct entry *entry)
+static void check_forecast(const struct engine *engine, uint32_t id)
 {
+    const struct entry *entry = entry_at(engine, id);
     const struct forecast_page *page = &engine->forecast.pages[entry->ready_at];
-    uint64_t minute = forecast_minute(&engine->forecast, entry->timer.when_ms);
+    uint64_t minute = forecast_minute(entry_phase_ms(engine, id), entry->timer.when_ms);
     if (!entry->ready_at)
         return;
     assert(page->number == minute / FORECAST_PAGE_MINUTES && page->jobs);
@@ -51,7 +52,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     case JOB_DELAYED:
         *(entry_attempt(engine, entry) ? &sum->retrying : &sum->delayed) += 1;
         assert(in_wheel);
-        check_forecast(engine, entry);
+        check_forecast(engine, id);
         break;
     case JOB_READY:
         sum->ready++;

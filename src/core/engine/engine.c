@@ -193,25 +193,43 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
     }
 }
 
-/* Moves jobs due by the wall clock to their new place in the wheel, after a step of the wall clock. Until this has
- * finished, a step forward leaves such jobs in the wheel too late. */
+/* Returns whether jobs are left to retime. Begins a retime after a step of the wall clock; a step during a retime
+ * waits for its end, because a job is counted by one of two phases. */
+static bool retime_is_due(struct engine *engine, struct engine_now now)
+{
+    if (!engine->retime_at && now.skew_ms != engine->skew_ms) {
+        forecast_pages_shift(&engine->forecast, now.skew_ms - engine->skew_ms);
+        engine->skew_ms = now.skew_ms;
+        engine->retime_at = 1;
+    }
+    return engine->retime_at;
+}
+
+static void retime_delayed(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    if (entry_at(engine, id)->flags & ENTRY_DUE_IS_WALL) {
+        entry_unhang(engine, id);
+        engine->retime_at++;
+        entry_hang(engine, id, JOB_DELAYED, now);
+    } else {
+        entry_uncount_due(engine, id);
+        engine->retime_at++;
+        entry_count_due(engine, id, now);
+    }
+}
+
+/* After a step of the wall clock, moves jobs due by it to their new place in the wheel, and counts all delayed jobs
+ * by the new minutes. Until this has finished, a step forward leaves jobs in the wheel too late, and forecasts are
+ * estimates. */
 static void retime_some(struct engine *engine, struct engine_now now)
 {
-    if (now.skew_ms != engine->skew_ms) {
-        engine->retime_at = now.skew_ms > engine->skew_ms || engine->retime_at ? 1 : 0;
-        engine->skew_ms = now.skew_ms;
-    }
-    for (uint32_t steps = 4096; engine->retime_at && steps; steps--) {
-        uint32_t id = engine->retime_at++;
-        if (id > engine->entries.top) {
+    for (uint32_t steps = 4096; steps && retime_is_due(engine, now); steps--) {
+        if (engine->retime_at > engine->entries.top)
             engine->retime_at = 0;
-            break;
-        }
-        const struct entry *entry = entry_at(engine, id);
-        if (entry->state == JOB_DELAYED && entry->flags & ENTRY_DUE_IS_WALL) {
-            entry_unhang(engine, id);
-            entry_hang(engine, id, JOB_DELAYED, now);
-        }
+        else if (entry_at(engine, engine->retime_at)->state == JOB_DELAYED)
+            retime_delayed(engine, engine->retime_at, now);
+        else
+            engine->retime_at++;
     }
 }
 

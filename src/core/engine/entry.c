@@ -706,7 +706,7 @@ void entry_unhang(struct engine *engine, uint32_t id)
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
     else if (entry->state == JOB_DELAYED)
-        forecast_pages_take(&engine->forecast, entry->ready_at, entry->timer.when_ms);
+        entry_uncount_due(engine, id);
     else if (entry->state == JOB_LEASED)
         count_leased(engine, topic, entry, false);
     if (entry->state == JOB_DEAD)
@@ -779,8 +779,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
             wheel_add(&engine->wheel, id, now.inner_ms + RETRY_WITHOUT_MEMORY_MS);
         else
             hang_delayed(engine, id, now);
-        entry->ready_at = forecast_pages_count(&engine->forecast, topic->id, &topic->forecast_page,
-                                               entry->timer.when_ms, now.inner_ms);
+        entry_count_due(engine, id, now);
         break;
     case JOB_READY:
         hang_ready(engine, id, now);

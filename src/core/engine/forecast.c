@@ -66,7 +66,8 @@ struct page_sum {
     uint32_t minutes[TIMELINE_MINUTES + 2 * FORECAST_PAGE_MINUTES];
 };
 
-/* Returns the page minute at which the timeline starts; after a step of the wall clock the nearest. */
+/* Returns the page minute at which the timeline starts; while jobs are counted again after a step of the wall clock
+ * the nearest. */
 static int64_t minute_of_timeline(const struct engine *engine, const struct timeline *timeline,
                                   struct engine_now now)
 {
@@ -154,8 +155,8 @@ bool engine_forecast(struct engine *engine, struct slice name, struct engine_now
     if (topic)
         add_counts(topic, out, &warm);
     sum_pages(engine, topic ? topic->id : UINT32_MAX, now, timeline);
-    /* The minutes use the wall clock of the start of the engine. */
-    out->estimated |= now.skew_ms != engine->forecast.skew_ms;
+    /* After a step of the wall clock, until all jobs have been counted again. */
+    out->estimated |= engine->retime_at || now.skew_ms != engine->skew_ms;
     if (timeline->total < warm)
         add_uncounted(engine, topic, now, warm - timeline->total, out);
     return true;

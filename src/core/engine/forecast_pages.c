@@ -7,8 +7,8 @@ enum { PAGES_MIN = 64 };
 
 bool forecast_pages_init(struct forecast_pages *pages, int64_t skew_ms)
 {
-    *pages = (struct forecast_pages){
-        .skew_ms = skew_ms, .phase_ms = (skew_ms % 60000 + 60000) % 60000, .cap = PAGES_MIN};
+    *pages =
+        (struct forecast_pages){.phase_ms = (skew_ms % 60000 + 60000) % 60000, .cap = PAGES_MIN};
     pages->pages = calloc(PAGES_MIN, sizeof *pages->pages);
     pages->table = calloc((size_t)PAGES_MIN * 2, sizeof *pages->table);
     if (pages->pages && pages->table) {
@@ -24,6 +24,12 @@ void forecast_pages_fini(struct forecast_pages *pages)
     free(pages->pages);
     free(pages->table);
     *pages = (struct forecast_pages){0};
+}
+
+void forecast_pages_shift(struct forecast_pages *pages, int64_t step_ms)
+{
+    pages->phase_before_ms = pages->phase_ms;
+    pages->phase_ms += step_ms;
 }
 
 /* Returns the slot of a page in the table, or the free slot for it. */
@@ -120,7 +126,7 @@ uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_
                            int64_t now_ms)
 {
     uint64_t number = minute >> FORECAST_PAGE_BITS;
-    uint64_t now = forecast_minute(pages, (uint64_t)now_ms) >> FORECAST_PAGE_BITS;
+    uint64_t now = forecast_minute(pages->phase_ms, (uint64_t)now_ms) >> FORECAST_PAGE_BITS;
     uint32_t id = 0;
     if (number < now + FORECAST_OWN_AHEAD)
         id = find_or_make(pages, topic, (uint32_t)number);

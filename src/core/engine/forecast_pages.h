@@ -22,9 +22,9 @@ struct forecast_page {
 };
 
 struct forecast_pages {
-    /* Offset added to inner times, so that minutes begin with those of the wall clock as it was when the engine
-     * was created. */
-    int64_t phase_ms, skew_ms;
+    /* Offset added to inner times, so that minutes begin with those of the wall clock; and the one before its last
+     * step, for jobs that have not been counted again. */
+    int64_t phase_ms, phase_before_ms;
     struct forecast_page *pages; /* by id from 1; [0] is a dummy */
     uint32_t *table;   /* ids by topic and number, open addressing; twice the size of `pages` */
     uint32_t top, cap; /* ids used so far; capacity */
@@ -35,9 +35,12 @@ struct forecast_pages {
 bool forecast_pages_init(struct forecast_pages *pages, int64_t skew_ms); /* false: out of memory */
 void forecast_pages_fini(struct forecast_pages *pages);
 
-static inline uint64_t forecast_minute(const struct forecast_pages *pages, uint64_t when_ms)
+/* Notes a step of the wall clock. Each job must be counted again. */
+void forecast_pages_shift(struct forecast_pages *pages, int64_t step_ms);
+
+static inline uint64_t forecast_minute(int64_t phase_ms, uint64_t when_ms)
 {
-    return (when_ms + (uint64_t)pages->phase_ms) / 60000;
+    return (when_ms + (uint64_t)phase_ms) / 60000;
 }
 
 /* Returns the page for a job of this topic that is due in this minute, where `now_ms` is the present; creates it
@@ -48,12 +51,13 @@ uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_
 /* Returns the jobs of this topic that its own pages count in this minute. */
 uint32_t forecast_pages_jobs(const struct forecast_pages *pages, uint32_t topic, uint64_t minute);
 
-/* Counts a job. `*last` is the page in which the topic counted its last job. Returns the page id for
+/* Counts a job by one of the two phases. `*last` is the page in which the topic counted its last job. Returns the page id for
  * forecast_pages_take. */
 static inline uint32_t forecast_pages_count(struct forecast_pages *pages, uint32_t topic,
-                                            uint32_t *last, uint64_t when_ms, int64_t now_ms)
+                                            uint32_t *last, int64_t phase_ms, uint64_t when_ms,
+                                            int64_t now_ms)
 {
-    uint64_t minute = forecast_minute(pages, when_ms);
+    uint64_t minute = forecast_minute(phase_ms, when_ms);
     struct forecast_page *page = &pages->pages[*last];
     if (page->number != minute >> FORECAST_PAGE_BITS || page->topic != topic) {
         *last = forecast_page_for(pages, topic, minute, now_ms);
@@ -66,12 +70,13 @@ static inline uint32_t forecast_pages_count(struct forecast_pages *pages, uint32
     return *last;
 }
 
-static inline void forecast_pages_take(struct forecast_pages *pages, uint32_t id, uint64_t when_ms)
+static inline void forecast_pages_take(struct forecast_pages *pages, uint32_t id, int64_t phase_ms,
+                                       uint64_t when_ms)
 {
     struct forecast_page *page = &pages->pages[id];
     if (!id)
         return;
-    page->minutes[forecast_minute(pages, when_ms) % FORECAST_PAGE_MINUTES]--;
+    page->minutes[forecast_minute(phase_ms, when_ms) % FORECAST_PAGE_MINUTES]--;
     pages->empty += --page->jobs == 0;
 }
 

@@ -193,7 +193,8 @@ struct engine {
     uint64_t sequence;          /* last one assigned */
     int64_t skew_ms;            /* as of the last retime */
     struct engine_now recovery; /* the time used to link replayed jobs */
-    uint32_t retime_at;         /* entry at which a retime continues; 0: no retime */
+    /* Entry at which a retime continues; 0: no retime. Jobs from it on are counted by the phase before. */
+    uint32_t retime_at;
     int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: no pause */
     int64_t lease_floor_ms;     /* no lease from before the restart ends before this time; inner */
     bool recovering;            /* replay: nothing is appended, and ready is not reported */
@@ -528,6 +529,27 @@ static inline enum job_section entry_section(const struct engine *engine, const 
         return SECTION_LEASED;
     return job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
                           entry->flags & ENTRY_DUE_IS_WALL);
+}
+
+/* Returns the phase of the minutes (forecast_pages.h) by which a delayed job is counted. */
+static inline int64_t entry_phase_ms(const struct engine *engine, uint32_t id)
+{
+    bool waits = engine->retime_at && id >= engine->retime_at;
+    return waits ? engine->forecast.phase_before_ms : engine->forecast.phase_ms;
+}
+static inline void entry_count_due(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    entry->ready_at =
+        forecast_pages_count(&engine->forecast, topic->id, &topic->forecast_page,
+                             entry_phase_ms(engine, id), entry->timer.when_ms, now.inner_ms);
+}
+static inline void entry_uncount_due(struct engine *engine, uint32_t id)
+{
+    const struct entry *entry = entry_at(engine, id);
+    forecast_pages_take(&engine->forecast, entry->ready_at, entry_phase_ms(engine, id),
+                        entry->timer.when_ms);
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "unit/claim.h"
 #include "unit/seed.h"
 
-enum { MINUTE_MS = 60000, JOBS = 4000 };
+enum { MINUTE_MS = 60000, JOBS = 6000 };
 static const int64_t hour_ms = 60 * INT64_C(60000), skew_ms = 123456789;
 
 static size_t appended;
@@ -78,7 +78,7 @@ static struct engine_forecast *ask(struct engine *engine, struct slice topic, st
 struct due {
     uint64_t topic;
     int64_t due_ms;
-    bool waits;
+    bool waits, is_wall;
 };
 
 /* The first minutes are those of the whole forecast. */
@@ -234,19 +234,96 @@ CLAIM(pages_of_the_past_serve_again)
     engine_free(engine);
 }
 
-CLAIM(a_wall_clock_step_marks_the_forecast_as_estimated)
-{
-    struct engine_now now = now_at(1750000000123);
-    struct engine *engine = start(now, 10);
+/* ---- steps of the wall clock ---- */
 
-    push_at(engine, slice_of("t"), 1, now.wall_ms + 10 * MINUTE_MS, false, now);
-    now.wall_ms += 90001;
-    now.skew_ms += 90001;
-    engine_advance(engine, now, 1000);
-    struct engine_forecast *found = ask(engine, slice_of("t"), now);
+/* Steps the wall clock: only jobs with a relative due move with it. */
+static void step_wall(struct engine_now *now, struct due *dues, int64_t ms)
+{
+    now->wall_ms += ms;
+    now->skew_ms += ms;
+    for (size_t i = 0; i < JOBS; i++)
+        dues[i].due_ms += dues[i].is_wall ? 0 : ms;
+}
+
+static void push_due(struct engine *engine, struct due *dues, size_t i, struct random *random,
+                     struct engine_now now)
+{
+    struct name name;
+    int64_t after_ms = 2 * hour_ms + (int64_t)random_below(random, (uint64_t)(9 * 24 * hour_ms));
+    int64_t at_ms = now.wall_ms + after_ms;
+
+    /* Many are due at the boundary of a minute, where a step of one millisecond counts. */
+    if (i % 3 == 0)
+        at_ms -= at_ms % MINUTE_MS;
+    dues[i].topic = i % 20;
+    dues[i].is_wall = random_below(random, 2);
+    dues[i].waits = true;
+    dues[i].due_ms = push_at(engine, name_of(&name, "t", i % 20), i, at_ms, dues[i].is_wall, now);
+}
+
+static void is_estimated(struct engine *engine, struct engine_now now)
+{
+    struct engine_forecast *found = ask(engine, slice_of(""), now);
     assert_true(found->estimated);
-    assert_int_equal(found->timeline.total, 1);
+    assert_int_equal(found->timeline.total, JOBS);
     free(found);
+}
+
+static void retime_all(struct engine *engine, struct engine_now now)
+{
+    while (engine_next_ms(engine) <= now.inner_ms)
+        engine_advance(engine, now, 1000);
+}
+
+CLAIM(after_a_step_of_the_wall_clock_the_forecast_becomes_exact_again)
+{
+    static const int64_t steps_ms[] = {5, -7, 1, 90001, -3 * 24 * 3600 * 1000, 2 * 24 * 3600 * 1000};
+    static struct due dues[JOBS];
+    struct engine_now now = now_at(1750000000123);
+    struct engine *engine = start(now, 100);
+    struct random random = seed_random(__func__);
+
+    memset(dues, 0, sizeof dues);
+    for (size_t i = 0; i < JOBS; i++)
+        push_due(engine, dues, i, &random, now);
+    check_all(engine, dues, UINT64_MAX, now);
+    for (size_t i = 0; i < sizeof steps_ms / sizeof *steps_ms; i++) {
+        step_wall(&now, dues, steps_ms[i]);
+        is_estimated(engine, now);
+        engine_advance(engine, now, 1000);
+        retime_all(engine, now);
+        engine_check(engine);
+        check_all(engine, dues, UINT64_MAX, now);
+        check_all(engine, dues, i % 20, now);
+    }
+    engine_free(engine);
+}
+
+CLAIM(changes_and_a_second_step_while_jobs_are_counted_again_keep_the_forecast_right)
+{
+    static struct due dues[JOBS];
+    struct engine_now now = now_at(1750000000123);
+    struct engine *engine = start(now, 100);
+    struct random random = seed_random(__func__);
+
+    memset(dues, 0, sizeof dues);
+    for (size_t i = 0; i < JOBS; i++)
+        push_due(engine, dues, i, &random, now);
+    step_wall(&now, dues, 20005);
+    engine_advance(engine, now, 1000);
+    assert_int_equal(engine_next_ms(engine), 0); /* not all of them */
+    for (int i = 0; i < 1000; i++)
+        push_due(engine, dues, random_below(&random, JOBS), &random, now);
+    engine_check(engine);
+    is_estimated(engine, now);
+    step_wall(&now, dues, -50006);
+    for (int i = 0; i < 1000; i++)
+        push_due(engine, dues, random_below(&random, JOBS), &random, now);
+    engine_advance(engine, now, 1000);
+    engine_check(engine);
+    retime_all(engine, now);
+    engine_check(engine);
+    check_all(engine, dues, UINT64_MAX, now);
     engine_free(engine);
 }
 
