@@ -86,7 +86,8 @@ static void print_totals(double began)
            sim_totals.runs, figures->commands, sim_totals.ios, sim_totals.recoveries,
            sim_totals.within, figures->quiets, seconds() - began);
     printf("%" PRIu64 " checkpoints, %" PRIu64 " given up, %" PRIu64 " merges of keys, %" PRIu64
-           " stops, %" PRIu64 " refusals for want of space, %" PRIu64 " waits for room in the log\n",
+           " stops, %" PRIu64 " refusals for want of space, %" PRIu64
+           " waits for room in the log\n",
            figures->checkpoints, figures->failed_checkpoints, figures->merges, figures->reopened,
            figures->no_space, world_waits_for_room);
     printf("%" PRIu64 " checkpoints amid a merge, %" PRIu64 " pauses of merging, %" PRIu64

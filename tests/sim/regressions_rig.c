@@ -21,13 +21,12 @@ const struct scenario rig_small = {.file_bytes = FILE_BYTES,
                                               .scan_changes = 128,
                                               .timers = 128}};
 
-const struct scenario rig_large = {
-    .file_bytes = 1 << 22,
-    .limits = {.checkpoint_files_min = 1,
-               .checkpoint_files_max = 2,
-               .topic_quota = 5000,
-               .scan_changes = 512,
-               .timers = 512}};
+const struct scenario rig_large = {.file_bytes = 1 << 22,
+                                   .limits = {.checkpoint_files_min = 1,
+                                              .checkpoint_files_max = 2,
+                                              .topic_quota = 5000,
+                                              .scan_changes = 512,
+                                              .timers = 512}};
 
 /* A power cut frees nothing that was under way. */
 const char *__asan_default_options(void);

@@ -195,10 +195,10 @@ struct engine {
     struct engine_now recovery; /* the time used to link replayed jobs */
     /* Entry at which a retime continues; 0: no retime. Jobs from it on are counted by the phase before. */
     uint32_t retime_at;
-    int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: no pause */
-    int64_t lease_floor_ms;     /* no lease from before the restart ends before this time; inner */
-    bool recovering;            /* replay: nothing is appended, and ready is not reported */
-    uint32_t event_kinds;       /* kinds of reported events, a bit each */
+    int64_t pause_end_ms;   /* no pause ends before; INT64_MAX: no pause */
+    int64_t lease_floor_ms; /* no lease from before the restart ends before this time; inner */
+    bool recovering;        /* replay: nothing is appended, and ready is not reported */
+    uint32_t event_kinds;   /* kinds of reported events, a bit each */
     const struct queue_answer *answer; /* being carried out, if it has a result; else NULL */
     bool keeps_ends;                   /* a topic has kept finished jobs since the start */
     uint32_t trim_topic;               /* engine_trim_next; 0: no topic */

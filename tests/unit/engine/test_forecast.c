@@ -277,7 +277,8 @@ static void retime_all(struct engine *engine, struct engine_now now)
 
 CLAIM(after_a_step_of_the_wall_clock_the_forecast_becomes_exact_again)
 {
-    static const int64_t steps_ms[] = {5, -7, 1, 90001, -3 * 24 * 3600 * 1000, 2 * 24 * 3600 * 1000};
+    static const int64_t steps_ms[] = {
+        5, -7, 1, 90001, -3 * 24 * 3600 * 1000, 2 * 24 * 3600 * 1000};
     static struct due dues[JOBS];
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 100);
