@@ -1,7 +1,6 @@
 #include "grpc/answer.h"
 
 #include "base/json_levels.h"
-#include "base/text.h"
 #include "grpc/encode.h"
 #include "grpc/frame.h"
 #include "grpc/request.h"
@@ -9,11 +8,9 @@
 #include "grpc/transcode.h"
 #include "grpc/wire.h"
 
-#include <stdio.h>
-
 enum { LIST_FIELD = 1, CLOSED_FIELD = 14, CURSOR_FIELD = 15, RESULT_PROBLEM_FIELD = 6 };
 /* Clients reject messages over 4 MiB, unless they are told otherwise. */
-enum { TAKE_BYTES_MAX = 3584 * 1024, DETAILS_BYTES_MAX = 4096 };
+enum { TAKE_BYTES_MAX = 3584 * 1024 };
 enum { JSON_BYTES_MAX = 16 << 20 }; /* of the answer of a handler */
 
 struct buffer *answer_begin(struct http_exchange *exchange)
@@ -34,27 +31,6 @@ void answer_end(struct http_exchange *exchange, struct slice cursor)
 
 /* ---- refusals ---- */
 
-void answer_status_fields(const struct http_refusal *refusal,
-                          void (*add)(void *ctx, const char *name, struct slice value), void *ctx)
-{
-    struct buffer details, text;
-    char number[12];
-    int len =
-        snprintf(number, sizeof number, "%d", (int)grpc_status_of(refusal->code, refusal->status));
-    buffer_init(&details, DETAILS_BYTES_MAX);
-    buffer_init(&text, DETAILS_BYTES_MAX);
-    add(ctx, "grpc-status", slice_make(number, (size_t)len));
-    grpc_message_write(&text, slice_of(refusal->detail));
-    add(ctx, "grpc-message", buffer_slice(&text));
-    buffer_clear(&text);
-    grpc_details_write(&details, refusal);
-    text_base64_encode(buffer_slice(&details), &text);
-    if (!details.failed && !text.failed)
-        add(ctx, "grpc-status-details-bin", buffer_slice(&text));
-    buffer_fini(&text);
-    buffer_fini(&details);
-}
-
 static void add_field(void *exchange, const char *name, struct slice value)
 {
     http_answer_field(exchange, name, value);
@@ -64,7 +40,7 @@ static void refuse(struct http_exchange *exchange, const struct http_refusal *re
 {
     (void)http_answer_start(exchange);
     exchange->status_counted = refusal->status;
-    answer_status_fields(refusal, add_field, exchange);
+    grpc_status_fields(refusal, add_field, exchange);
     if (strcmp(refusal->code, "coding_unknown") == 0)
         http_answer_field(exchange, "grpc-accept-encoding", slice_of("identity"));
     http_answer_end(exchange, 200, GRPC_CONTENT_TYPE);

@@ -24,8 +24,4 @@ void answer_end(struct http_exchange *exchange, struct slice cursor);
 void answer_refuse_fault(struct http_exchange *exchange, const struct http_fault *fault);
 /* Answers that the object does not exist. */
 void answer_not_found(struct http_exchange *exchange, const char *detail);
-/* Appends the fields of a refusal with `add`, which is http_answer_field or adds a trailer. */
-void answer_status_fields(const struct http_refusal *refusal,
-                          void (*add)(void *ctx, const char *name, struct slice value), void *ctx);
-
 #endif

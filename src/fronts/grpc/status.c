@@ -1,9 +1,12 @@
 #include "grpc/status.h"
 
+#include "base/text.h"
 #include "grpc/wire.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { DETAILS_BYTES_MAX = 4096 };
 
 /* The first row that matches decides. A row without a code matches all codes of its status. */
 static const struct row {
@@ -98,4 +101,25 @@ void grpc_details_write(struct buffer *out, const struct http_refusal *refusal)
     begin_any(out, "type.googleapis.com/google.rpc.RetryInfo", ends);
     wire_duration(out, 1, (int64_t)refusal->retry_s * 1000);
     end_any(out, ends);
+}
+
+void grpc_status_fields(const struct http_refusal *refusal,
+                        void (*add)(void *ctx, const char *name, struct slice value), void *ctx)
+{
+    struct buffer details, text;
+    char number[12];
+    int len =
+        snprintf(number, sizeof number, "%d", (int)grpc_status_of(refusal->code, refusal->status));
+    buffer_init(&details, DETAILS_BYTES_MAX);
+    buffer_init(&text, DETAILS_BYTES_MAX);
+    add(ctx, "grpc-status", slice_make(number, (size_t)len));
+    grpc_message_write(&text, slice_of(refusal->detail));
+    add(ctx, "grpc-message", buffer_slice(&text));
+    buffer_clear(&text);
+    grpc_details_write(&details, refusal);
+    text_base64_encode(buffer_slice(&details), &text);
+    if (!details.failed && !text.failed)
+        add(ctx, "grpc-status-details-bin", buffer_slice(&text));
+    buffer_fini(&text);
+    buffer_fini(&details);
 }

@@ -25,6 +25,12 @@ enum grpc_status {
     GRPC_UNAUTHENTICATED = 16
 };
 
+/* Passes the three fields of a refusal to `add`, which adds a field of the head or a trailer. */
+void grpc_status_fields(const struct http_refusal *refusal,
+                        void (*add)(void *ctx, const char *name, struct slice value), void *ctx);
+
+/* The parts: */
+
 /* Returns the status for a problem code and its HTTP status. */
 enum grpc_status grpc_status_of(const char *code, uint16_t status);
 

@@ -1,7 +1,7 @@
 #include "grpc/stream.h"
 
-#include "grpc/answer.h"
 #include "grpc/frame.h"
+#include "grpc/status.h"
 
 bool stream_add(struct buffer *in, struct slice bytes, size_t message_bytes_max,
                 struct http_fault *fault)
@@ -63,7 +63,7 @@ void stream_end(struct http2_call *call)
 
 void stream_refuse(struct http2_call *call, const struct http_refusal *refusal)
 {
-    answer_status_fields(refusal, add_trailer, call);
+    grpc_status_fields(refusal, add_trailer, call);
     http2_end(call);
 }
 
