@@ -63,7 +63,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "flow", "batches", "parts", "due", "answers", "takes", "ending", "moving")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "kept", "keeping", "events", "flow", "batches", "parts", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 

@@ -13,9 +13,9 @@ DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset",
+             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "kept": "string", "order": "zset", "groups": "hash", "group": "hash", "wakes": "zset",
              "waits": "hash"}
-PER_PART = {"leaf", "ready", "page", "turns"}  # zsets, one per number; of ready jobs also one per number and group
+PER_PART = {"leaf": "zset", "ready": "zset", "turns": "zset", "page": "list", "done": "hash"}  # one per number; of ready jobs also one per number and group
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset", "batches": "hash",
             "guests": "hash", "mail": "zset", "orders": "hash", "joins": "zset", "joined": "hash", "fences": "hash", "stopped": "zset", "renew": "set", "renewal": "hash"}
@@ -53,6 +53,8 @@ class _Keys:
         for key, kind in zip(keys, kinds):
             if kind == b"hash":
                 pipe.hgetall(key)
+            elif kind == b"list":
+                pipe.lrange(key, 0, -1)
             elif kind == b"zset":
                 pipe.zrange(key, 0, -1, withscores=True)
             elif kind == b"string":
@@ -85,7 +87,7 @@ class _Keys:
             name, _, part = name.partition(b":") if family == "ready" else name.rpartition(b":")
         if family in ("broken", "ticket"):
             return None  # records that could not be read, set aside by a check; calls of servers
-        wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
+        wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or PER_PART.get(family)
         if wanted is None or (family in OF_SHARD) != (not name):
             return self.blame(f"an unknown key: {rest!r}")
         if kind != wanted:
@@ -100,7 +102,7 @@ class _Keys:
         if family in OF_SHARD:
             setattr(self, {"topics": "events"}.get(family, family), value)
             return None
-        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}, "page": {}, "turns": {}})
+        kinds = self.topics.setdefault(name, {kind: {} for kind in PER_PART})
         if part is not None:
             kinds[family][part] = value
         else:
@@ -374,7 +376,7 @@ class _Topic:
     def judge_histories(self):
         """Whole, of the present job, and known of."""
         for kind, flag in (("history", state.HISTORIC), ("next", state.SUCCEEDING), ("extension", state.EXTENDED), ("index", state.PACKED), ("expiry", state.EXPIRING),
-                           ("finished", state.REMEMBERING), ("done", state.KEEPING)):
+                           ("finished", state.REMEMBERING), ("order", state.KEEPING)):
             if self.kinds.get(kind) and not self.hash.flags & flag:
                 self.blame(f"has {kind}, and nobody looks for it")
         if (self.name in self.shard.unpacked) != bool(self.hash.flags & state.UNPACKED):
@@ -391,31 +393,35 @@ class _Topic:
                 self.blame(f"{ident!r} has a history that is not whole")
 
     def judge_kept(self):
-        """Each kept job is in one page, by the end of its time; pages are in order, and the figures are right."""
-        done, order, pages = self.get("done"), self.get("order"), self.kinds["page"]
+        """Each kept job is in one page, in the order of the ends of their times; the index leads to it, and the figures are right."""
+        order, pages = self.get("order"), self.kinds["page"]
         if set(order) != set(pages):
             self.blame(f"order of pages {sorted(order)}, pages {sorted(pages)}")
-        found, above = {}, 0
+        found, size, last = {}, 0, (0, 0)
         for page in sorted(pages, key=lambda name: (order.get(name, INFINITE), name)):
-            members = pages[page]
-            if order.get(page, 0) > min(members.values()) or above > min(members.values()):
-                self.blame(f"page {page.decode()} begins at {order.get(page)} and holds {min(members.values()):.0f}, the one before it {above:.0f}")
-            above = max(members.values())
-            for member, score in members.items():
-                if member[6:] in found:
-                    self.blame(f"{member[6:]!r} is kept in two pages")
-                found[member[6:]] = (_number(member[:6]), int(score))
-        stored = {ident: (_number(value[2:8]), _number(value[8:14])) for ident, value in done.items()}
-        if stored != found:
-            self.blame(f"kept jobs {_differ(stored, found)}")
-        for ident in set(done) & set(self.get("job")):
+            for at, entry in enumerate(pages[page]):
+                ident, value = state.kept_read(entry)
+                place = (_number(value[8:14]), _number(value[2:8]))
+                if order.get(page, 0) > place[0] or place < last:
+                    self.blame(f"page {page.decode()} begins at {order.get(page)} and holds {place}, behind {last}")
+                if ident in found:
+                    self.blame(f"{ident!r} is kept in two pages")
+                found[ident], last = page, place
+                size += len(ident) + len(value)
+                if self.shard.core and self.shard.core.sequence < place[1] < NUMBERS_END:
+                    self.blame("the number of a kept job is above the shard's sequence")
+        indexed = {ident: b"%012d" % int(place[:-2]) for part in self.kinds["done"].values() for ident, place in part.items()}
+        if indexed != found or sum(map(len, self.kinds["done"].values())) != len(found):
+            self.blame(f"index of kept jobs {_differ(indexed, found)}")
+        for ident in set(found) & set(self.get("job")):
             self.blame(f"{ident!r} exists and is kept as finished")
-        kept = self.kinds.get("kept") or b""
-        jobs, size = (_number(kept[:6]), _number(kept[6:12])) if kept else (0, 0)
-        if (jobs, size) != (len(done), sum(len(ident) + len(value) for ident, value in done.items())):
-            self.blame(f"counts {jobs} kept jobs of {size} bytes, a scan finds {len(done)}")
-        if self.shard.core and any(self.shard.core.sequence < number < NUMBERS_END for number, _ in stored.values()):
-            self.blame("the number of a kept job is above the shard's sequence")
+        figures = state.kept_figures(self.kinds.get("kept"))
+        if figures[:2] != (len(found), size):
+            self.blame(f"counts {figures[0]} kept jobs of {figures[1]} bytes, a scan finds {len(found)} of {size}")
+        for part, ids in self.kinds["done"].items():
+            for ident in ids:
+                if state.kept_part(ident, figures[2]) != int(part):
+                    self.blame(f"{ident!r} is in part {part} of the index of kept jobs, which has {figures[2]}")
 
     def judge_groups(self):
         """What is kept of each group is what a scan of the jobs finds; groups that may be served, and only these, have their turn."""
@@ -484,7 +490,7 @@ class _Topic:
     def evaluate_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
         dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
-        dues += [score + KEPT_SLACK_MS for page in self.kinds["page"].values() for score in page.values()]
+        dues += [_number(state.kept_read(entry)[1][8:14]) + KEPT_SLACK_MS for page in self.kinds["page"].values() for entry in page]
         dues += list(self.get("wakes").values())
         if self.hash.next > min([*dues, INFINITE]):
             self.blame(f"its next event is at {min(dues):.0f}, it looks at {self.hash.next}")

@@ -172,3 +172,31 @@ def member_of(record):
     length, rest = _varint(rest)
     ident, rest = rest[:length], rest[length:]
     return topic, ident, _varint(rest)[0]
+
+
+# ---- kept jobs ----
+
+KEPT_FIGURES = (6, 6, 6, 4, 4, 6, 6, 4)
+
+
+def kept_figures(text):
+    """Returns the number of kept jobs, their bytes, and the number of parts of the index."""
+    numbers = [int.from_bytes(text[sum(KEPT_FIGURES[:at]):sum(KEPT_FIGURES[:at + 1])], "big") for at in range(len(KEPT_FIGURES))] if text else [0] * 7 + [1]
+    return numbers[0], numbers[1], numbers[7]
+
+
+def kept_read(entry):
+    """Splits an entry of a page of kept jobs: its id and value."""
+    return entry[1:1 + entry[0]], entry[1 + entry[0]:]
+
+
+def kept_part(ident, parts):
+    """Returns the part of the index that has this id."""
+    prime, value, span, at = 4294967291, len(ident), 1, 0
+    while at < len(ident):
+        size = min(6, len(ident) - at)
+        value, at = (value * 65599 + int.from_bytes(ident[at:at + size], "big")) % prime, at + size
+    while span < parts:
+        span *= 2
+    part = value * 1048573 % prime % span
+    return part if part < parts else part - span // 2

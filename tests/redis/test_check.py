@@ -546,6 +546,8 @@ class Vandal:
             self.spoil_string(key)
         elif kind_of_key == b"hash":
             self.spoil_hash(key, self.random.choice(sorted(self.client.hkeys(key))))
+        elif kind_of_key == b"list":
+            self.spoil_list(key, self.random.choice(sorted(self.client.lrange(key, 0, -1))))
         else:
             self.spoil_set(key, self.random.choice(sorted(self.client.zrange(key, 0, -1))), keys)
 
@@ -583,6 +585,20 @@ class Vandal:
             if b":job:" in key and bytes(value[3:9]) in {record[3:9] for record in self.client.hvals(key)} - {self.client.hget(key, field)[3:9]}:
                 return  # the number of another job: both stay apart by their ids, so a check leaves it
             self.client.hset(key, field, bytes(value))
+
+    def spoil_list(self, key, entry):
+        value = bytearray(entry)
+        what = self.random.randrange(4)
+        if what == 0:
+            self.client.lrem(key, 1, entry)
+        elif what == 1:
+            self.client.linsert(key, "before", entry, bytes(value[:self.random.randrange(len(value))]))
+        elif what == 2:
+            self.client.rpush(key, entry)
+        elif value:
+            value[self.random.randrange(len(value))] ^= 1 << self.random.randrange(8)
+            self.client.linsert(key, "after", entry, bytes(value))
+            self.client.lrem(key, 1, entry)
 
     def spoil_set(self, key, member, keys):
         what = self.random.randrange(4)
@@ -913,7 +929,7 @@ def with_all_keys(shard):
     return keys
 
 
-KINDS = set(PER_TOPIC) | PER_PART
+KINDS = set(PER_TOPIC) | set(PER_PART)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -937,6 +953,13 @@ def spoil_number(kind, ident, at):
     return spoil
 
 
+def spoil_kept(shard):
+    """The same of the number of a kept job."""
+    [key] = shard.client.scan_iter(f"{shard.tag}:page:t:*")
+    [entry] = shard.client.lrange(key, 0, -1)
+    shard.client.lset(key, 0, entry[:entry[0] + 3] + SIX + entry[entry[0] + 9:])
+
+
 def rename_leaf(shard):
     [(leaf, low)] = shard.client.zrange(f"{shard.tag}:index:t", 0, 0, withscores=True)
     far = str(2**48 - 2)
@@ -948,7 +971,7 @@ def rename_leaf(shard):
 NUMBERS = {
     "the sequence of a job": spoil_number("job", "delayed", 3),
     "the delivery number of a lease": spoil_number("try", "leased", 25),
-    "the number of a kept job": spoil_number("done", "kept", 2),
+    "the number of a kept job": spoil_kept,
     "the number of a leaf": rename_leaf,
     "the counter of sequences": spoil_core(sequence=2**48 - 2),
     "the counter of leaves": spoil_core(leaf=2**48 - 2),

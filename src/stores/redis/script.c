@@ -11,7 +11,7 @@
 #define PARTS "-- parts:"
 #define CALL "\n-- call\n"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 15 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 16 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -61,9 +61,9 @@ static const struct source {
 
 /* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {
-    PART(base),   PART(topics), PART(leaves),  PART(history),  PART(jobs), PART(keeping),
-    PART(events), PART(flow),   PART(batches), PART(parts),    PART(due),  PART(answers),
-    PART(takes),  PART(ending), PART(moving),  PART(findings), PART(sound)};
+    PART(base),    PART(topics), PART(leaves), PART(history), PART(jobs),     PART(kept),
+    PART(keeping), PART(events), PART(flow),   PART(batches), PART(parts),    PART(due),
+    PART(answers), PART(takes),  PART(ending), PART(moving),  PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;

@@ -14,6 +14,7 @@ REDIS_LUA(common_topics);
 REDIS_LUA(common_leaves);
 REDIS_LUA(common_history);
 REDIS_LUA(common_jobs);
+REDIS_LUA(common_kept);
 REDIS_LUA(common_keeping);
 REDIS_LUA(common_events);
 REDIS_LUA(common_flow);

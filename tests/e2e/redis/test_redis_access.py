@@ -84,6 +84,11 @@ def life_of_everything(server, topic):
                            ("GET", ""), ("POST", "pause"), ("POST", "resume"), ("POST", "redrive"), ("DELETE", "jobs/job-1"), ("POST", "purge")):
         answer = client.call(method, f"/v1/topics/{topic}/{target}".rstrip("/"))
         assert answer.status == 200, (method, target, answer.status, answer.body)
+    client.put_topic(topic, keep_finished="1h")
+    for _ in range(2):  # the second push removes the kept job
+        client.push(topic, "kept", delay="1h")
+        assert client.call("DELETE", f"/v1/topics/{topic}/jobs/kept").status == 200
+    assert client.call("GET", f"/v1/topics/{topic}/jobs/kept").json()["outcome"] == "cancelled"
     for ends in ("ack", "cancel"):
         client.push(topic, f"after-{ends}", waits="true")
         client.push(topic, f"member-{ends}", batch_topic=topic, batch_id=f"after-{ends}")
@@ -149,6 +154,7 @@ def test_each_permission_of_the_rule_is_needed(tmp_path):
                 elif client:
                     for call in (("PUT", "/v1/topics/t/jobs/far?delay=1h"), ("PUT", "/v1/topics/t/jobs/after?waits=true"),
                                  ("PUT", "/v1/topics/t/jobs/a?batch_topic=t&batch_id=after"), ("DELETE", "/v1/topics/t/jobs/after?members=true"),
+                                 ("PUT", "/v1/topics/k?keep_finished=1h"), ("PUT", "/v1/topics/k/jobs/kept?delay=1h"), ("DELETE", "/v1/topics/k/jobs/kept"),
                                  ("POST", "/v1/topics/t/purge"), ("DELETE", "/v1/topics/t")):
                         client.call(*call)
                     pause = min(pause * 2, 2)  # an idle server packs jobs
@@ -242,7 +248,7 @@ def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_pa
 def test_the_acl_rule_of_the_documents_has_each_command_of_the_scripts():
     rule, more = set(acl_rule()), set(acl_more("tarry fsck"))
     with RedisServer() as server:
-        classes = {name.decode() for which in ("hash", "sortedset") for name in server.call("ACL", "CAT", which)}
+        classes = {name.decode() for which in ("hash", "list", "sortedset") for name in server.call("ACL", "CAT", which)}
     for path in SCRIPTS.rglob("*.lua"):
         commands = {name.lower() for name in re.findall(r"call\('(\w+)'", path.read_text(encoding="utf-8"))}
         granted = rule | more if path.name.startswith("check") else rule | {"+sismember"}  # in batches.lua, but only for check_jobs.lua

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
+-- parts: base topics leaves history jobs kept keeping events flow batches parts due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
 -- Recreates a lost core: its numbers begin above all that were given out.
@@ -48,10 +48,22 @@ local TYPES = {core = 'string', name = 'string', listened = 'string', topics = '
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset', batches = 'hash',
     guests = 'hash', mail = 'zset', orders = 'hash', joins = 'zset', joined = 'hash', fences = 'hash', stopped = 'zset', renew = 'set', renewal = 'hash'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
-                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset',
+                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'list',
                         groups = 'hash', group = 'hash', wakes = 'zset', waits = 'hash', turns = 'zset'}
 local TYPES_OF_BATCH = {members = 'set', parts = 'hash', guest = 'set'} -- of the keys of an open batch, which are named by a number, or a job, in place of a topic
-local NUMBERED = {leaf = true, ready = true, page = true, turns = true}
+local NUMBERED = {leaf = true, ready = true, page = true, done = true, turns = true}
+
+-- Checks that a part of the index of kept jobs is among those that calls use. If the figures are lost, they do not know how many there are.
+local function check_bucket(t, number)
+    local k = kept.open(t)
+    if number < k.buckets then return end
+    if call('EXISTS', t.order) == 0 then
+        if find(t.name, '', format('part %d of the index of kept jobs exists, but there are no such jobs', number), 'removed') then call('DEL', t.done .. text_of(number)) end
+    elseif find(t.name, '', format('the index of kept jobs has part %d, but counts %d parts', number, k.buckets), 'corrected') then
+        kept.buckets_put(k, number + 1)
+        kept.change(t, k)
+    end
+end
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
 local function check_numbered(family, topic, number)
@@ -69,11 +81,14 @@ local function check_numbered(family, topic, number)
         end
         return false
     end
+    if family == 'done' then
+        check_bucket(t, tonumber(number))
+        return false
+    end
     if family == 'page' then
-        local first = call('ZRANGE', t.page .. number, '0', '0', 'WITHSCORES')[2]
         if not call('ZSCORE', t.order, number) and find(topic, '', 'the order of kept jobs lacks page ' .. number, 'added') then
-            call('ZADD', t.order, first, number)
-            keeping.forget_last_page(t)
+            call('ZADD', t.order, text_of(kept.ends_of(kept.page_entries(t, number)[1])), number)
+            kept.forget_page(t)
         end
         must_be_below('leaf', tonumber(number), 'page')
         return false

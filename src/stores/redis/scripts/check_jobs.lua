@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
+-- parts: base topics leaves history jobs kept keeping events flow batches parts due ending findings sound
 -- A step of a check of a topic's jobs: can each be read, and does it hang where it belongs?
 local t = topic_here()
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
+-- parts: base topics leaves history jobs kept keeping events flow batches parts due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)
@@ -167,48 +167,94 @@ end
 
 -- ---- kept jobs ----
 
+-- The index, part by part. The cursor: "part cursor".
 local function check_done(t)
-    local page, following = scan(t.done, 'HSCAN', step.cursor)
-    for i = 1, #page, 2 do
-        local id, value = page[i], page[i + 1]
-        step.looked, step.bytes = step.looked + 1, step.bytes + #value
-        if not keeping.is_readable(value) then
-            if find(t.name, id, 'is kept as finished, but cannot be read', 'dropped') then keeping.drop_one(t, id, value) end
-        elseif call('HEXISTS', t.jobs, id) == 1 then
-            if find(t.name, id, 'exists and is also kept as finished', 'removed from the kept jobs') then keeping.drop_one(t, id, value) end
-        elseif not keeping.is_placed(t, id, value) and find(t.name, id, 'is kept as finished, but is in no page', 'added to one') then
-            keeping.place(t, id, value)
-        end
+    local k, part, inside = kept.open(t), 0, ''
+    if step.cursor ~= '' then
+        part, inside = string.match(step.cursor, '^(%d+) (%d*)$')
+        part = tonumber(part)
     end
-    return following
+    while part < k.buckets and step.looked < step.most do
+        local key = t.done .. text_of(part)
+        local page, following = scan(key, 'HSCAN', inside)
+        step.looked = step.looked + 1 + #page / 2
+        for i = 1, #page, 2 do
+            local id = page[i]
+            local fits, exists = kept.is_indexed(t, part, id, page[i + 1])
+            if not exists then
+                if find(t.name, id, 'is in the index of kept jobs, but is in no page', 'dropped') then call('HDEL', key, id) end
+            elseif not fits and find(t.name, id, 'is in the wrong part of the index of kept jobs', 'dropped there') then
+                call('HDEL', key, id)
+            end
+        end
+        inside = following
+        if following == '' then part = part + 1 end
+    end
+    return part < k.buckets and text_of(part) .. ' ' .. inside or ''
 end
 
--- One page a step. The cursor: "end page".
+-- Checks an entry of a page. `seen`: the ids before it. Returns false if it was dropped.
+local function check_kept_job(t, name, slot, entry, seen)
+    local id, value = kept.id_of(entry), kept.value_of(entry)
+    local page = kept.page_of(t, id)
+    local wrong, repair = nil, 'dropped'
+    if not keeping.is_readable(value) then
+        wrong = 'is kept as finished, but cannot be read'
+    elseif call('HEXISTS', t.jobs, id) == 1 then
+        wrong, repair = 'exists and is also kept as finished', 'removed from the kept jobs'
+    elseif seen[id] or page and page ~= name then
+        wrong, repair = 'is kept as finished twice', 'one of them removed'
+    end
+    step.looked, step.bytes = step.looked + 1, step.bytes + #entry
+    if wrong then
+        if not find(t.name, id, wrong, repair) then return true end
+        kept.drop_entry(t, name, entry, not seen[id])
+        return false
+    end
+    seen[id] = true
+    if not page and find(t.name, id, 'is kept as finished, but is not in the index', 'added') then kept.index_put(t, name, slot, id) end
+    return true
+end
+
+local function is_before(one, other)
+    local number, ends = kept.place_of(one)
+    local other_number, other_ends = kept.place_of(other)
+    return ends < other_ends or ends == other_ends and number < other_number
+end
+
+-- Checks that the jobs of a page are by the end of their time, and that the page is where its first one belongs.
+local function check_page_order(t, name, begins, entries)
+    local first, is_sorted = entries[1], true
+    for i = 2, #entries do is_sorted = is_sorted and not is_before(entries[i], entries[i - 1]) end
+    if not is_sorted and find(t.name, '', format('page %s of kept jobs is not in order', name), 'sorted') then
+        table.sort(entries, is_before)
+        call('DEL', t.page .. name)
+        call_many('RPUSH', t.page .. name, entries)
+        kept.forget_page(t)
+        first = entries[1]
+    end
+    local ends = kept.ends_of(first)
+    if ends < tonumber(begins) and find(t.name, '', format('page %s of kept jobs begins at %s, but holds %d', name, begins, ends), 'corrected') then
+        call('ZADD', t.order, text_of(ends), name)
+        kept.forget_page(t)
+    end
+end
+
+-- Some pages a step. The cursor: "end page".
 local function check_order(t)
     local ends, name = string.match(step.cursor, '^(%S+) (.*)$')
     repeat
         name, ends = entry_after(t.order, name, ends)
         if not name then return '' end
-        local key = t.page .. name
-        local members = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
-        if #members == 0 and find(t.name, '', format('the order of kept jobs names page %s, which is missing', name), 'removed') then
+        local entries, left, seen = kept.page_entries(t, name), {}, {}
+        if #entries == 0 and find(t.name, '', format('the order of kept jobs names page %s, which is missing', name), 'removed') then
             call('ZREM', t.order, name)
-            keeping.forget_last_page(t)
+            kept.forget_page(t)
         end
-        for i = 1, #members, 2 do
-            local id = sub(members[i], 7)
-            step.looked = step.looked + 1
-            if not keeping.fits(call('HGET', t.done, id), members[i], tonumber(members[i + 1]))
-                and find(t.name, id, format('page %s of kept jobs has an entry without a job', name), 'dropped') then
-                call('ZREM', key, members[i])
-                keeping.forget_last_page(t)
-                if call('EXISTS', key) == 0 then call('ZREM', t.order, name) end
-            end
+        for i = 1, #entries do
+            if check_kept_job(t, name, i - 1, entries[i], seen) then left[#left + 1] = entries[i] end
         end
-        if members[2] and tonumber(members[2]) < tonumber(ends) and call('EXISTS', key) == 1
-            and find(t.name, '', format('page %s of kept jobs begins at %s, but holds %s', name, ends, members[2]), 'corrected') then
-            call('ZADD', t.order, members[2], name)
-        end
+        if #left > 0 then check_page_order(t, name, ends, left) end
     until step.looked >= step.most
     return ends .. ' ' .. name
 end

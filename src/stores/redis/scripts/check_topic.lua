@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs keeping events flow batches parts due ending findings sound
+-- parts: base topics leaves history jobs kept keeping events flow batches parts due ending findings sound
 -- A step of a check of a topic as a whole: its settings, its counts, its next event.
 local t, exists = topic_here()
 local EXTENSION_BYTES_MAX = 4096
@@ -95,7 +95,7 @@ local function signature()
     figures[#figures + 1] = call('HLEN', t.tries)
     figures[#figures + 1] = call('ZCARD', t.fresh)
     figures[#figures + 1] = call('ZCARD', t.dead)
-    figures[#figures + 1] = call('HLEN', t.done)
+    figures[#figures + 1] = call('GET', t.kept) or ''
     return table.concat(figures, ' ')
 end
 
@@ -149,15 +149,15 @@ local function walk_through(w)
     if not exists then return '' end
     local walk = step.cursor ~= '' and cmsgpack.unpack(step.cursor) or {walks = 0}
     if not walk.signature then
-        walk.signature, walk.found, walk.steps, walk.walks, walk.inside = signature(), 0, 0, walk.walks + 1, ''
+        walk.signature, walk.found, walk.jobs, walk.steps, walk.walks, walk.inside = signature(), 0, 0, 0, walk.walks + 1, ''
     end
-    local page, following = scan(w.key, w.command, walk.inside)
-    walk.steps, walk.found, walk.inside = walk.steps + 1, walk.found + w.found_in(page), following
+    local page, following = (w.scan or scan)(w.key, w.command, walk.inside)
+    walk.steps, walk.found, walk.inside = walk.steps + 1, walk.found + w.found_in(page, walk), following
     if following ~= '' then return cmsgpack.pack(walk) end
 
     local is_still = walk.steps == 1 or signature() == walk.signature
     if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == (w.stored and w.stored() or w.figure and figures_of({w.figure})[w.figure])) then
-        w.check(walk.found)
+        w.check(walk.found, walk.jobs)
     elseif walk.walks < WALKS_MAX then
         return cmsgpack.pack({walks = walk.walks, before = is_still and walk.found or nil})
     else
@@ -171,29 +171,42 @@ local function check_split()
                          what = 'the split of delayed and retrying'})
 end
 
--- Returns the bytes of a page of kept jobs. Their numbers must not be above the shard's counter.
-local function kept_bytes_of(page)
+-- Reads pages of kept jobs: the entries of some, and the name of the last one.
+local function kept_scan(key, _, from)
+    local name, score, entries = from ~= '' and string.match(from, '%S+$') or nil, string.match(from, '^%S+'), {}
+    repeat
+        name, score = entry_after(key, name, score)
+        for _, entry in ipairs(name and kept.page_entries(t, name) or {}) do entries[#entries + 1] = entry end
+    until not name or #entries >= step.most
+    return entries, name and score .. ' ' .. name or ''
+end
+
+-- Returns the bytes of kept jobs, and counts them. Their numbers must not be above the shard's counter.
+local function kept_bytes_of(entries, walk)
     local bytes, highest = 0, 0
-    for i = 1, #page, 2 do
-        bytes = bytes + #page[i] + #page[i + 1]
-        if #page[i + 1] >= 8 then highest = max(highest, (unpack_from('>I6', page[i + 1], 3))) end
+    for i = 1, #entries do
+        bytes = bytes + kept.bytes_of(entries[i])
+        highest = max(highest, (kept.place_of(entries[i])))
     end
     must_be_below('sequence', highest, 'number of a kept job')
-    step.looked, step.bytes = step.looked + #page / 2, step.bytes + bytes
+    walk.jobs = walk.jobs + #entries
+    step.looked, step.bytes = step.looked + #entries, step.bytes + bytes
     return bytes
 end
 
-local function check_kept_figures(found)
-    local jobs, bytes = call('HLEN', t.done), found
-    local kept_jobs, kept_bytes = keeping.figures_of(t)
-    if kept_jobs == jobs and kept_bytes == bytes then return end
-    local what = format('counts %d kept jobs of %d bytes, but there are %d of %d', kept_jobs, kept_bytes, jobs, bytes)
-    if find(t.name, '', what, 'counted again') then keeping.figures_put(t, jobs, bytes) end
+local function check_kept_figures(bytes, jobs)
+    local k = kept.open(t)
+    if k.jobs == jobs and k.bytes == bytes then return end
+    local what = format('counts %d kept jobs of %d bytes, but there are %d of %d', k.jobs, k.bytes, jobs, bytes)
+    if find(t.name, '', what, 'counted again') then
+        k.jobs, k.bytes = jobs, bytes
+        kept.change(t, k)
+    end
 end
 
 local function check_kept()
-    return walk_through({key = t.done, command = 'HSCAN', found_in = kept_bytes_of, stored = function() return select(2, keeping.figures_of(t)) end,
-                         check = check_kept_figures, what = 'the bytes of kept jobs'})
+    return walk_through({key = t.order, scan = kept_scan, found_in = kept_bytes_of, stored = function() return kept.open(t).bytes end, check = check_kept_figures,
+                         what = 'the bytes of kept jobs'})
 end
 
 local function check_bytes()
@@ -463,7 +476,7 @@ end
 -- Sets that no flag refers to.
 local function check_flags()
     local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'expiring jobs'}, {REMEMBERING, t.finished, 'finished ids'},
-        {topic_rules.SUCCEEDING, t.next, 'successors'}, {keeping.FLAG, t.done, 'kept jobs'}}
+        {topic_rules.SUCCEEDING, t.next, 'successors'}, {keeping.FLAG, t.order, 'kept jobs'}}
     for _, set in ipairs(optional) do
         if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s, but lacks the flag', set[3]), 'flag set') then raise(t, set[1]) end
     end

@@ -89,7 +89,7 @@ local function topic_end(t)
     local totals = {}
     for i = AT.pushed, AT.redriven do totals[#totals + 1] = pack('>I6', max(0, t.f[i])) end
     call('HSET', MOVES, 'totals', table.concat(totals))
-    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order, t.groups, t.wakes, t.waits)
+    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.kept, t.order, t.groups, t.wakes, t.waits)
     call('ZREM', TOPICS, t.name)
     call('SREM', UNPACKED, t.name)
     t.is_deleted = true
@@ -104,8 +104,11 @@ local function page_of(t)
     if call('HLEN', t.jobs) > 0 then return page_of_strays(t) end
     local ids = call('ZRANGE', t.finished, '0', text_of(most - 1))
     if #ids > 0 then return begin_page(t, IDS, ids) end
-    ids = has(t, keeping.FLAG) and keeping.leave(t, most) or ids
-    if #ids > 0 then return begin_page(t, KEPT, ids) end
+    if has(t, keeping.FLAG) then
+        local leaf, left = kept.leave(t)
+        if leaf then call('HSET', MOVES, 'leaf', leaf) end
+        if #left > 0 then return begin_page(t, KEPT, left) end
+    end
     local broken = call('HSCAN', T .. ':broken:' .. t.name, '0', 'COUNT', '10')[2]
     for i = 1, #broken, 2 do ids[#ids + 1] = broken[i] end
     if #ids > 0 then return begin_page(t, RECORDS, ids) end
@@ -135,12 +138,14 @@ local function shard_end()
     sealed, core_is_changed = CLOSED, true
     next_ms, rest_ms, next_topic = NONE, NONE, ''
     call('DEL', LEASED, UNPACKED, LEAVES, T .. ':arrived')
-    call('HDEL', MOVES, 'mover', 'seen', 'rank', 'totals')
+    call('HDEL', MOVES, 'mover', 'seen', 'rank', 'totals', 'leaf')
 end
+
+local kept_leaving -- kept jobs of the page, by id
 
 local function element_of(t, id)
     if kind == TOTALS then return call('HGET', MOVES, 'totals'), '', '' end
-    if kind == KEPT then return call('HGET', t.done, id) or '', '', '' end
+    if kind == KEPT then return kept_leaving[id] or '', '', '' end
     if kind == GROUPS then return call('HGET', keys_of(t.name).__index.group_settings, id) or '', '', '' end
     if kind == IDS then return pack('>I6', tonumber(call('ZSCORE', t.finished, id) or 0)), '', '' end
     if kind == RECORDS then return call('HGET', T .. ':broken:' .. t.name, id) or '', '', '' end
@@ -156,8 +161,9 @@ end
 if kind == 0 then return leave_answer(sealed == CLOSED and EMPTY or NOTHING) end
 
 local more, keys = {name}, keys_of(name).__index
+if kind == KEPT then kept_leaving = kept.leaving(keys, call('HGET', MOVES, 'leaf') or '') end
 for _, id in ipairs(call('ZRANGE', LEAVES, '0', '-1')) do
     local at = #more
-    more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, element_of({name = name, finished = keys.finished, done = keys.done, jobs = keys.jobs, tries = keys.tries, history = keys.history}, id)
+    more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, element_of({name = name, finished = keys.finished, jobs = keys.jobs, tries = keys.tries, history = keys.history}, id)
 end
 return leave_answer(PAGE, page, kind, more)

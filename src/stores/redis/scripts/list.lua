@@ -13,7 +13,7 @@ local more, bytes, listed = {}, 0, 0
 local function list_kept()
     local is_more = false
     if not has(t, keeping.FLAG) then return is_more end
-    keeping.walk(t, after_due < 0 and NONE or after_due, after_due < 0 and NONE or after_sequence, function(id, value)
+    kept.walk(t, after_due < 0 and NONE or after_due, after_due < 0 and NONE or after_sequence, function(id, value)
         if not keeping.is_shown(value) then return true end
         is_more = #more / 4 >= limit or bytes > BYTES_MAX
         if is_more then return false end

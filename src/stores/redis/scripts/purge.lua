@@ -138,7 +138,7 @@ if is_delete and more == 0 then
         more = 1
     else
         if t.flow then flow.settle(t) end
-        call('DEL', t.key, t.extension, t.expiry, t.history, t.next, t.done, t.kept, t.order, t.groups, t.group_settings, t.wakes, t.waits)
+        call('DEL', t.key, t.extension, t.expiry, t.history, t.next, t.kept, t.order, t.groups, t.group_settings, t.wakes, t.waits)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         topic_rules.resume(t)

@@ -152,7 +152,7 @@ local function push(id, spec, tail, sequence, exists)
     end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     local is_new, on_conflict = choice % 16 >= 8, choice % 32 >= 16 and AFTER or choice % 4
-    if not is_new and has(t, keeping.FLAG) then keeping.forget(t, id) end
+    if not is_new and has(t, keeping.FLAG) then kept.remove(t, id) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
     local replaces = not is_new and (exists or is_stored and is_stored[id])
     local dead, attempt, length, at, error, links

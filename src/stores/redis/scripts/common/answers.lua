@@ -57,7 +57,7 @@ local function acks_note_ends(t, a)
         local records, tries = call('HMGET', t.jobs, unpack(a.jobs, from, to)), call('HMGET', t.tries, unpack(a.jobs, from, to))
         for i = from, to do
             local record = records[i - from + 1]
-            if record then keeping.note_end(t, job_make(t, a.jobs[i], record, tries[i - from + 1]), 'acked', a.results[i]) end
+            if record then keeping.note_end(t, keeping.ended(a.jobs[i], record, tries[i - from + 1]), 'acked', a.results[i]) end
         end
     end
 end

@@ -135,6 +135,7 @@ end
 -- ---- finished jobs that are kept (keeping.lua), and calls that wait for an end ----
 
 -- `changed`: topics whose kept jobs this call changed; nil: none. `waiting`: a call waits for the end of some job, else no call looks for one.
+local kept = {} -- how they are stored (kept.lua)
 local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, moved = 6} -- outcomes
 
 -- Batches (batches.lua). RECORD: flag of a record of a member or of a job that waits. Then statuses.
@@ -181,7 +182,7 @@ local function keys_make(name)
         history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
         expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
-        done = T .. ':done:' .. name, kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':',
+        done = T .. ':done:' .. name .. ':', kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':',
         groups = T .. ':groups:' .. name, group_settings = T .. ':group:' .. name, turns = T .. ':turns:' .. name .. ':', wakes = T .. ':wakes:' .. name, waits = T .. ':waits:' .. name}}
     shard_topics[name] = keys
     return keys

@@ -35,7 +35,7 @@ end
 
 -- Returns whether the topic has neither counts nor jobs: it does not exist, or it was deleted.
 function step.is_gone(t)
-    return call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next, t.done) == 0
+    return call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next, t.order) == 0
 end
 
 -- A counter of the core must not be behind a number that was given out. The clock is beyond any that was. A number from NUMBERS_END on

@@ -9,25 +9,39 @@ local TRY = '>BI2I4I6I6I6I6I6'
 -- NEXT in the flags: the due of its successor follows, whose record is in t.next. PROGRESS: a counted text follows.
 local holding, REQUESTED, PROGRESS = {FLAG = 16, FORM = '>BBc0', NEXT = 2, REPLACED = REPLACED}, 1, 4
 
+-- Reads a try into a job.
+local function try_read(j, try)
+    local at
+    j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
+    if j.state >= holding.FLAG then
+        local flags
+        flags, j.consumer, at = unpack_from(holding.FORM, try, at)
+        j.state, j.requested = j.state - holding.FLAG, flags % 2 == REQUESTED
+        if flags % PROGRESS >= holding.NEXT then j.next, at = unpack_from('>I6', try, at) end
+        if flags >= PROGRESS then j.progress, at = unpack_from('>I2c0', try, at) end
+    end
+    j.error = sub(try, at)
+end
+
 -- Makes a job from a record and, if there is one, a try.
 local function job_make(t, id, record, try)
     local flags, priority, sequence, due = unpack_from('>BI2I6I6', record)
     local j = {id = id, record = record, flags = flags, sequence = sequence, member = pack('>I6', sequence) .. id,
                priority = priority, due = due, first = due, state = DELAYED, attempt = 0, lease_until = 0, delivery = 0,
                lease = 0, consumer = '', requested = false, progress = '', error = '', tried = try and true or false}
-    if try then
-        local at
-        j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
-        if j.state >= holding.FLAG then
-            local flags
-            flags, j.consumer, at = unpack_from(holding.FORM, try, at)
-            j.state, j.requested = j.state - holding.FLAG, flags % 2 == REQUESTED
-            if flags % PROGRESS >= holding.NEXT then j.next, at = unpack_from('>I6', try, at) end
-            if flags >= PROGRESS then j.progress, at = unpack_from('>I2c0', try, at) end
-        end
-        j.error = sub(try, at)
-    end
+    if try then try_read(j, try) end
     return j
+end
+
+-- Makes what keeping.note_end reads of an acked job: of many in turn, so the last one is changed.
+local ended = {}
+function keeping.ended(id, record, try)
+    local _
+    ended.flags, _, ended.sequence = unpack_from('>BI2I6', record)
+    ended.id, ended.record, ended.consumer, ended.progress, ended.state = id, record, '', '', DELAYED
+    ended.attempt, ended.lease_until, ended.delivery, ended.lease = 0, 0, 0, 0
+    if try then try_read(ended, try) end
+    return ended
 end
 
 local function job_find(t, id)

@@ -5,17 +5,11 @@ do
 local HEAD, HEAD_BYTES = '>BBI6I6I6I4I4', 28 -- flags, outcome, number, end of its time, finished, attempt, duration
 local META, CONSUMER, HISTORY, PROGRESS, RESULT, TYPE, BODY, BATCH = 1, 2, 4, 8, 16, 32, 64, 128 -- its texts, in this order; BATCH is behind RESULT
 local OWN_TIME = 32 -- flag of a job's record: it has a keep_finished of its own, behind its policy
-local FIGURES = '>I6I6I6I4I6' -- jobs, bytes; last page, its entries, its last time
 local JOBS_MAX, BYTES_MAX = 1000000, 2 ^ 30 -- if the topic has no limit of its own
 local SLACK_MS = 1000 -- lookups hide a job once its time has passed; the job is removed so much later, together with others
 local DROPS = 16 -- jobs that a call drops in addition to two for each that it keeps
 local SENT_BYTES_MAX = 8192 -- a longer one is read by the server that waits, if it is kept
 local AWAITED_MS = 60000 -- so long a job is awaited; servers renew this while a call waits
-local PAGE = '%012d' -- pages with the same first time are in the order of their numbers
-
-local function page_name(number)
-    return format(PAGE, number)
-end
 
 -- ---- what a job's record has beside its body ----
 
@@ -44,148 +38,13 @@ local function time_of(t, j)
     return settings_of(t).keep
 end
 
--- ---- the figures of a topic's kept jobs ----
-
--- Returns the figures, read once a call.
-local function open(t)
-    local k = t.figures
-    if k then return k end
-    local text = call('GET', t.kept)
-    k = {news = {}, is_changed = false, gone = 0, by_jobs = 0, by_bytes = 0, jobs = 0, bytes = 0, page = 0, size = 0, last = 0}
-    if text then k.jobs, k.bytes, k.page, k.size, k.last = unpack_from(FIGURES, text) end
-    t.figures = k
-    return k
-end
-
-local function change(t, k)
-    if k.is_changed then return end
-    k.is_changed, keeping.changed = true, keeping.changed or {}
-    keeping.changed[#keeping.changed + 1] = t
-end
+-- ---- limits and time ----
 
 -- Returns the most jobs and bytes of this shard: its share of the topic's limits, rounded up.
 local function limits_of(t)
     local s, shards = settings_of(t), topic_rules.shards_of(t)
     local most, bytes = s.keep_jobs > 0 and s.keep_jobs or JOBS_MAX, s.keep_bytes > 0 and s.keep_bytes or BYTES_MAX
     return floor((most + shards - 1) / shards), floor((bytes + shards - 1) / shards)
-end
-
--- ---- their order: pages of members, by the end of their time ----
-
-local function page_begin(t, ends)
-    leaf_number, core_is_changed = leaf_number + 1, true
-    local page = page_name(leaf_number)
-    call('ZADD', t.order, text_of(ends), page)
-    return leaf_number, page
-end
-
--- Finds the last page, if it is not known.
-local function page_find(t, k)
-    if k.page > 0 then return end
-    local last = call('ZRANGE', t.order, '-1', '-1')[1]
-    if not last then
-        k.last = 0
-        return
-    end
-    local entry = call('ZRANGE', t.page .. last, '-1', '-1', 'WITHSCORES')
-    k.page, k.size, k.last = tonumber(last), call('ZCARD', t.page .. last), tonumber(entry[2] or 0)
-end
-
--- Adds a job whose time ends before that of the last: it was kept with a shorter time.
-local function page_insert(t, k, ends, member)
-    local page = call('ZREVRANGEBYSCORE', t.order, ends, '-inf', 'LIMIT', '0', '1')[1]
-    if not page then
-        page = call('ZRANGE', t.order, '0', '0')[1]
-        call('ZADD', t.order, text_of(ends), page)
-    end
-    local key = t.page .. page
-    call('ZADD', key, text_of(ends), member)
-    k.page = 0
-    local size = call('ZCARD', key)
-    if size <= LEAF_MAX then return end
-    local first = call('ZRANGE', key, floor(size / 2), floor(size / 2), 'WITHSCORES')[2]
-    if tonumber(first) <= tonumber(call('ZSCORE', t.order, page)) then return end -- many at one time: they stay together
-    local moved, words = call('ZRANGE', key, first, '+inf', 'BYSCORE', 'WITHSCORES'), {}
-    for i = 1, #moved, 2 do words[i], words[i + 1] = moved[i + 1], moved[i] end
-    call('ZREMRANGEBYSCORE', key, first, '+inf')
-    local _, new = page_begin(t, tonumber(first))
-    call_many('ZADD', t.page .. new, words)
-end
-
--- Adds the jobs that this call keeps to the pages.
-local function pages_add(t, k)
-    local words = {}
-    local function send()
-        if #words > 0 then call_many('ZADD', t.page .. page_name(k.page), words) end
-        words = {}
-    end
-    page_find(t, k)
-    for i = 1, #k.news do
-        local new = k.news[i]
-        if new.ends < k.last then
-            send()
-            page_insert(t, k, new.ends, new.member)
-            page_find(t, k)
-        else
-            if k.page == 0 or k.size >= LEAF_MAX then
-                send()
-                k.page, k.size = page_begin(t, new.ends), 0
-            end
-            k.size, k.last = k.size + 1, new.ends
-            words[#words + 1], words[#words + 2] = text_of(new.ends), new.member
-        end
-    end
-    send()
-end
-
--- Removes a member from its page. Pages that begin at the same time are searched one by one.
-local function page_remove(t, k, ends, member)
-    local page = call('ZREVRANGEBYSCORE', t.order, ends, '-inf', 'LIMIT', '0', '1')[1]
-    local rank = page and call('ZRANK', t.order, page)
-    while rank and rank >= 0 do
-        local found = call('ZRANGE', t.order, rank, rank, 'WITHSCORES')
-        local key = t.page .. found[1]
-        if call('ZREM', key, member) == 1 then
-            k.page = 0
-            if call('EXISTS', key) == 0 then call('ZREM', t.order, found[1]) end
-            return true
-        end
-        if tonumber(found[2]) < ends then return false end
-        rank = rank - 1
-    end
-    return false
-end
-
--- Removes up to `most` jobs from the front as long as `reason(k, ends)` names one. Returns how many.
-local function drop(t, k, most, reason)
-    local dropped = 0
-    while dropped < most do
-        local page = call('ZRANGE', t.order, '0', '0')[1]
-        if not page then break end
-        local key, ids = t.page .. page, {}
-        local entries = call('ZRANGE', key, '0', text_of(min(most - dropped, LEAF_MAX) - 1), 'WITHSCORES')
-        for i = 1, #entries, 2 do
-            local why = reason(k, tonumber(entries[i + 1]))
-            if not why then break end
-            local id = sub(entries[i], 7)
-            k.jobs, k.bytes, k[why] = k.jobs - 1, k.bytes - call('HSTRLEN', t.done, id) - #id, k[why] + 1
-            ids[#ids + 1] = id
-        end
-        if #ids > 0 then
-            change(t, k)
-            call_many('HDEL', t.done, ids)
-            call('ZREMRANGEBYRANK', key, '0', text_of(#ids - 1))
-        end
-        local is_current = tonumber(page) == k.page
-        if is_current then k.size = k.size - #ids end
-        dropped = dropped + #ids
-        if 2 * #ids < #entries then break end
-        if call('EXISTS', key) == 0 then
-            call('ZREM', t.order, page)
-            if is_current then k.page = 0 end
-        end
-    end
-    return dropped
 end
 
 local function is_over(_, ends)
@@ -200,20 +59,15 @@ end
 local function drop_excess(t, k, most)
     local jobs_most, bytes_most = limits_of(t)
     if k.jobs <= jobs_most and k.bytes <= bytes_most then return 0 end
-    return drop(t, k, most, function()
+    return kept.drop(t, k, most, function()
         return k.jobs > jobs_most and 'by_jobs' or k.bytes > bytes_most and 'by_bytes' or nil
     end)
 end
 
 -- Writes the jobs that this call keeps, and makes room for them.
 local function flush(t, k)
-    local added = #k.news
+    local added = kept.flush(t, k)
     if added == 0 then return end
-    local words = {}
-    for i = 1, added do words[2 * i - 1], words[2 * i] = k.news[i].id, k.news[i].value end
-    call_many('HSET', t.done, words)
-    pages_add(t, k)
-    k.news = {}
     drop_excess(t, k, DROPS + 2 * added)
     keeping.check_limits(t)
 end
@@ -222,7 +76,7 @@ end
 
 -- Ensures that jobs beyond the topic's limits are dropped soon.
 function keeping.check_limits(t)
-    local k, jobs_most, bytes_most = open(t), limits_of(t)
+    local k, jobs_most, bytes_most = kept.open(t), limits_of(t)
     if k.jobs > jobs_most or k.bytes > bytes_most then event_at(t, now) end
 end
 
@@ -246,124 +100,40 @@ function keeping.write(words)
         k.is_changed = false
         if not t.is_deleted then
             words[#words + 1] = t.kept
-            words[#words + 1] = pack(FIGURES, max(0, k.jobs), max(0, k.bytes), k.page, max(0, k.size), k.last)
+            words[#words + 1] = kept.packed(k)
         end
     end
 end
 
 -- Returns when the first job's time ends, or now if some must be dropped. Lowers the flag if the topic keeps nothing.
 function keeping.first_event(t)
-    local k, f = open(t), t.f
-    if k.jobs <= 0 and #k.news == 0 then
+    local k, f = kept.open(t), t.f
+    if k.jobs <= 0 and #k.ids == 0 then
         local jobs = f[AT.delayed] + f[AT.retrying] + f[AT.ready] + f[AT.leased] + f[AT.dead]
         if jobs == 0 and settings_of(t).keep == 0 and has(t, keeping.FLAG) then f[1], t.is_changed = f[1] - keeping.FLAG, true end
         return NONE
     end
     local jobs_most, bytes_most = limits_of(t)
     if k.jobs > jobs_most or k.bytes > bytes_most then return now end
-    local page = call('ZRANGE', t.order, '0', '0')[1]
-    local first = page and tonumber(call('ZRANGE', t.page .. page, '0', '0', 'WITHSCORES')[2] or NONE) or NONE
-    for i = 1, #k.news do first = min(first, k.news[i].ends) end
+    local first = kept.first_end(t, k)
     return first < NONE and first + SLACK_MS or NONE
 end
 
 -- Removes up to `most` jobs whose time has ended or that exceed the limits. Returns how many.
 function keeping.expire_some(t, most)
-    local k = open(t)
+    local k = kept.open(t)
     if k.jobs <= 0 then return 0 end
-    local done = drop(t, k, most, is_over)
+    local done = kept.drop(t, k, most, is_over)
     if done < most then done = done + drop_excess(t, k, most - done) end
     return done
 end
 
 -- Removes up to `most` jobs. Returns how many.
 function keeping.purge(t, most)
-    return drop(t, open(t), most, any)
-end
-
--- Removes the kept job of this id. Returns true if there was one.
-function keeping.forget(t, id)
-    local k = open(t)
-    if k.jobs <= 0 then return false end
-    local value = call('HGET', t.done, id)
-    if not value or #value < HEAD_BYTES then return false end
-    local _, _, number, ends = unpack_from(HEAD, value)
-    call('HDEL', t.done, id)
-    page_remove(t, k, ends, pack('>I6', number) .. id)
-    k.jobs, k.bytes = k.jobs - 1, k.bytes - #value - #id
-    change(t, k)
-    return true
+    return kept.drop(t, kept.open(t), most, any)
 end
 
 -- ---- for a check ----
-
-function keeping.forget_last_page(t)
-    local k = open(t)
-    k.page = 0
-    change(t, k)
-end
-
--- Returns the stored number of jobs, and their bytes.
-function keeping.figures_of(t)
-    local k = open(t)
-    return k.jobs, k.bytes
-end
-
-function keeping.figures_put(t, jobs, bytes)
-    local k = open(t)
-    k.jobs, k.bytes = jobs, bytes
-    change(t, k)
-end
-
--- Returns the member of a kept job, and the end of its time.
-local function place_of(id, value)
-    local _, _, number, ends = unpack_from(HEAD, value)
-    return pack('>I6', number) .. id, ends
-end
-
--- Returns whether the value is that of this entry of a page.
-function keeping.fits(value, member, score)
-    if not value or #value < HEAD_BYTES then return false end
-    local wanted, ends = place_of(sub(member, 7), value)
-    return wanted == member and ends == score
-end
-
--- Returns whether the job is in a page that leads to it.
-function keeping.is_placed(t, id, value)
-    local member, ends = place_of(id, value)
-    local page = call('ZREVRANGEBYSCORE', t.order, ends, '-inf', 'LIMIT', '0', '1')[1]
-    local rank = page and call('ZRANK', t.order, page) or -1
-    while rank >= 0 do
-        local found = call('ZRANGE', t.order, rank, rank, 'WITHSCORES')
-        if tonumber(call('ZSCORE', t.page .. found[1], member) or -1) == ends then return true end
-        if tonumber(found[2]) < ends then return false end
-        rank = rank - 1
-    end
-    return false
-end
-
-function keeping.place(t, id, value)
-    local member, ends = place_of(id, value)
-    local k = open(t)
-    if call('EXISTS', t.order) == 0 then
-        local _, page = page_begin(t, ends)
-        call('ZADD', t.page .. page, text_of(ends), member)
-    else
-        page_insert(t, k, ends, member)
-    end
-    keeping.forget_last_page(t)
-end
-
--- Drops a kept job; the figures are counted later.
-function keeping.drop_one(t, id, value)
-    local k = open(t)
-    call('HDEL', t.done, id)
-    if #value >= HEAD_BYTES then
-        local member, ends = place_of(id, value)
-        page_remove(t, k, ends, member)
-    end
-    keeping.forget_last_page(t)
-end
 
 -- Returns whether the value has all that its flags promise.
 function keeping.is_readable(value)
@@ -386,13 +156,8 @@ end
 
 -- Returns the number of jobs whose time has not ended, packed.
 function keeping.count_of(t)
-    local k, over, rank = open(t), 0, 0
-    repeat
-        local page = k.jobs > 0 and call('ZRANGE', t.order, rank, rank)[1]
-        local some = page and call('ZCOUNT', t.page .. page, '-inf', now) or 0
-        over, rank = over + some, rank + 1
-    until some < LEAF_MAX or rank > 20
-    return pack('>I6', max(0, k.jobs - over))
+    local k = kept.open(t)
+    return pack('>I6', k.jobs > 0 and max(0, k.jobs - kept.over(t)) or 0)
 end
 
 -- ---- a kept job ----
@@ -423,11 +188,8 @@ local function value_of(t, j, outcome, number, ends, result)
 end
 
 -- Keeps a job, removed from everywhere, whose value is known.
-local function keep(t, id, number, ends, value)
-    local k = open(t)
-    k.news[#k.news + 1] = {id = id, member = pack('>I6', number) .. id, ends = ends, value = value}
-    k.jobs, k.bytes = k.jobs + 1, k.bytes + #value + #id
-    change(t, k)
+local function keep(t, id, ends, value)
+    kept.add(t, id, ends, value)
     event_at(t, ends + SLACK_MS)
 end
 
@@ -438,10 +200,10 @@ function keeping.is_shown(value)
     return ends > now
 end
 
--- Returns a kept job of this id; nil: there is none, or its time has ended.
+-- Returns the kept job of this id; nil: it does not exist, or its time has ended.
 function keeping.find(t, id)
     if not has(t, keeping.FLAG) then return nil end
-    local value = call('HGET', t.done, id)
+    local value = kept.find(t, id)
     return keeping.is_shown(value) and value or nil
 end
 
@@ -462,25 +224,6 @@ function keeping.without_body(value)
     skip(RESULT, '>I4')
     skip(BATCH, '>I2')
     return char(flags % TYPE + (flags >= BATCH and BATCH or 0)) .. sub(value, 2, at - 1)
-end
-
--- Calls `each(id, value)` for the newest jobs first, from those whose (end, number) is below the cursor's, until it returns false.
-function keeping.walk(t, ends, number, each)
-    local page = call('ZREVRANGEBYSCORE', t.order, ends, '-inf', 'LIMIT', '0', '1')[1]
-    local rank = page and call('ZRANK', t.order, page) or -1
-    while rank >= 0 do
-        local key = t.page .. call('ZRANGE', t.order, rank, rank)[1]
-        local entries = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
-        for i = #entries - 1, 1, -2 do
-            local by = tonumber(entries[i + 1])
-            if by <= now then return end
-            if by < ends or by == ends and unpack_from('>I6', entries[i]) < number then
-                local id = sub(entries[i], 7)
-                if not each(id, call('HGET', t.done, id)) then return end
-            end
-        end
-        rank = rank - 1
-    end
 end
 
 -- ---- a job's end ----
@@ -531,7 +274,7 @@ function keeping.note_end(t, j, total, result, stays)
         number, ends = sequence, now + 1 + ms
     end
     if ms > 0 or is_awaited and (outcome <= keeping.expired or result) then value = value_of(t, j, outcome, number, ends, result) end
-    if ms > 0 then keep(t, j.id, number, ends, value) end
+    if ms > 0 then keep(t, j.id, ends, value) end
     if is_awaited then send_end(t, j.id, outcome, value, ms > 0) end
 end
 
@@ -544,27 +287,12 @@ end
 
 -- A kept job arrives from another shard.
 function keeping.arrive(t, id, value, shift)
-    if #value < HEAD_BYTES or call('HEXISTS', t.jobs, id) == 1 or call('HEXISTS', t.done, id) == 1 then return end
+    if #value < HEAD_BYTES or call('HEXISTS', t.jobs, id) == 1 or kept.find(t, id) then return end
     local flags, outcome, _, ends, finished, attempt, duration, at = unpack_from(HEAD, value)
     sequence, core_is_changed = sequence + 1, true
     raise(t, keeping.FLAG)
     ends = max(0, ends + shift)
-    keep(t, id, sequence, ends, pack(HEAD, flags, outcome, sequence, ends, max(0, finished + shift), attempt, duration) .. sub(value, at))
-end
-
--- Takes the first jobs out of their pages, as a page that leaves for another shard. Returns their ids.
-function keeping.leave(t, most)
-    local page = call('ZRANGE', t.order, '0', '0')[1]
-    if not page then return {} end
-    local members, ids = call('ZRANGE', t.page .. page, '0', text_of(most - 1)), {}
-    for i = 1, #members do ids[i] = sub(members[i], 7) end
-    call_many('ZREM', t.page .. page, members)
-    if call('EXISTS', t.page .. page) == 0 then call('ZREM', t.order, page) end
-    local k = open(t)
-    k.page = 0
-    change(t, k)
-    return ids
+    keep(t, id, ends, pack(HEAD, flags, outcome, sequence, ends, max(0, finished + shift), attempt, duration) .. sub(value, at))
 end
 
 end
-
