@@ -17,7 +17,19 @@ enum {
     ROUNDS_MAX = 100     /* of copying settings, if they keep changing */
 };
 
-enum step { COLLECT = 1, PREPARE, COPY_FIRST, ANNOUNCE, WAIT, SEAL, COPY_LAST, LEAVE, WATCH, OVER };
+enum step {
+    COLLECT = 1,
+    ASK,
+    PREPARE,
+    COPY_FIRST,
+    ANNOUNCE,
+    WAIT,
+    SEAL,
+    COPY_LAST,
+    LEAVE,
+    WATCH,
+    OVER
+};
 
 struct reshard {
     const struct redis_reshard_options *options;
@@ -85,7 +97,7 @@ static bool is_target(const struct reshard *reshard, const struct redis_generati
            generation->shards == reshard->target.shards;
 }
 
-/* Handles the reply to "prepare". A prepared shard has no target itself. */
+/* Handles the reply to "ask" and "prepare". Such a shard has no target. */
 static void on_prepared(void *ctx, enum queue_status status, const struct redis_generation *target)
 {
     struct reshard *reshard = ctx;
@@ -109,6 +121,32 @@ static void step_shard(struct reshard *reshard, struct redis_shard *shard, const
 {
     reshard->left++;
     redis_shard_go_on(shard, verb, &reshard->target, 0, on_stepped, reshard);
+}
+
+static void ask_all(struct reshard *reshard, const struct redis_set *set)
+{
+    reshard->left = set->generation.shards;
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        redis_shard_go_on(set->shards[i], "ask", &reshard->target, 0, on_prepared, reshard);
+}
+
+/* Returns whether no batch is open. Fails otherwise: batches do not move, so their jobs would wait until the end of wait_at_most. */
+static bool are_batches_closed(struct reshard *reshard, const struct redis_set *set)
+{
+    const char *job = "", *one;
+    uint64_t batches = 0;
+    for (uint32_t i = 0; i < set->generation.shards; i++) {
+        uint32_t some = redis_shard_batches(set->shards[i], &one);
+        job = some ? one : job;
+        batches += some;
+    }
+    if (batches)
+        FAIL(reshard, -EBUSY,
+             "%" PRIu64 " job%s for members of a batch, such as %s, and batches do not move to "
+             "other shards; run this again when they have ended, or cancel them; nothing was "
+             "changed",
+             batches, batches == 1 ? " waits" : "s wait", job);
+    return batches == 0;
 }
 
 /* Prepares the new shards. Their numbers begin above all that the old shards may assign until they
@@ -370,7 +408,7 @@ static void begin(struct reshard *reshard)
         return;
     }
     if ((redis->ready = redis_set_new(redis, &reshard->target)))
-        go_to(reshard, PREPARE);
+        go_to(reshard, ASK);
     else
         FAIL(reshard, -ENOMEM, "out of memory");
 }
@@ -405,7 +443,13 @@ static void take_step(struct reshard *reshard, int64_t now_ms)
         return;
     }
     switch (reshard->step) {
+    case ASK:
+        ask_all(reshard, redis->into);
+        reshard->step = PREPARE;
+        break;
     case PREPARE:
+        if (!are_batches_closed(reshard, redis->into))
+            break;
         prepare_all(reshard, redis->ready);
         reshard->step = COPY_FIRST;
         break;

@@ -89,8 +89,8 @@ void redis_shard_free(struct redis_shard *shard);
 int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks);
 
 /* Takes the shard one step towards the generation `target`, or prepares it as one that receives
- * jobs: "prepare", "announce", "seal", "leave"; or records that this server has learned of it:
- * "adopt" (scripts/reshard.lua). The numbers of a prepared shard begin above `least`. `done` (may
+ * jobs: "prepare", "announce", "seal", "leave"; records that this server has learned of it: "adopt";
+ * or asks for the open batches: "ask" (scripts/reshard.lua). The numbers of a prepared shard begin above `least`. `done` (may
  * be NULL) runs once, not inside this call, with QUEUE_OK or the reason for the failure; `target`
  * is then the shard's target generation, its shards 0: no target. */
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,
@@ -101,6 +101,10 @@ void redis_shard_go_on(struct redis_shard *shard, const char *verb,
 
 /* Returns the last job or delivery number known to be assigned by the shard. */
 uint64_t redis_shard_number(const struct redis_shard *shard);
+
+/* Returns the number of open batches after the verb "ask", and sets *job to the text of a job that
+ * waits: its id and topic. */
+uint32_t redis_shard_batches(const struct redis_shard *shard, const char **job);
 
 /* Replies to a call with this status at the end of the step. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,

@@ -80,6 +80,8 @@ struct redis_move {
     enum redis_move_state state;
     struct redis_generation target;
     uint64_t number;  /* the last number assigned, as last reported */
+    uint32_t batches; /* open ones, as last asked */
+    char batch[JOB_TOPIC_BYTES_MAX + JOB_ID_BYTES_MAX + 32]; /* a job that waits, as shown */
     int64_t next_ms;  /* inner: when the next page may be requested */
     int64_t began_us; /* inner: when the current page was requested */
     bool is_under_way;

@@ -6,7 +6,9 @@
 #include "redis/id.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PAGE_JOBS = 100,         /* a few milliseconds of Redis' time in total */
@@ -30,6 +32,25 @@ static void note_state(struct redis_shard *shard, enum redis_move_state state,
     shard->options.moved(shard->options.learned_ctx, shard->options.place, state, target);
 }
 
+/* Reads the number of open batches and the job of one, if the reply has them. */
+static void read_batches(struct redis_shard *shard, struct slice rest)
+{
+    struct redis_move *move = &shard->move;
+    char room[REDIS_ID_ROOM_BYTES];
+    const char *nul;
+    struct slice id;
+    if (!rest.len || !redis_unpack_u32(&rest, &move->batches))
+        return;
+    nul = rest.len ? memchr(rest.at, 0, rest.len) : NULL;
+    if (!nul)
+        return;
+    size_t topic_bytes = (size_t)(nul - rest.at);
+    id = (struct slice){nul + 1, rest.len - topic_bytes - 1};
+    if (redis_id_show(id, room, &id))
+        snprintf(move->batch, sizeof move->batch, "'%.*s' of the topic '%.*s'", (int)id.len, id.at,
+                 (int)topic_bytes, rest.at);
+}
+
 /* Reads the state byte, the last number assigned, and the target generation if there is one.
  * Returns false if the text is malformed. */
 static bool read_state(struct redis_shard *shard, struct slice rest, enum redis_move_state *state,
@@ -43,6 +64,8 @@ static bool read_state(struct redis_shard *shard, struct slice rest, enum redis_
         return false;
     shard->move.number = number;
     *state = (enum redis_move_state)byte;
+    if (byte == REDIS_MOVE_NONE)
+        read_batches(shard, rest);
     return byte == REDIS_MOVE_NONE || redis_generation_parse(rest, target);
 }
 
@@ -111,6 +134,12 @@ static bool go_on(struct redis_shard *shard, const char *verb,
 uint64_t redis_shard_number(const struct redis_shard *shard)
 {
     return shard->move.number;
+}
+
+uint32_t redis_shard_batches(const struct redis_shard *shard, const char **job)
+{
+    *job = shard->move.batch;
+    return shard->move.batches;
 }
 
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,

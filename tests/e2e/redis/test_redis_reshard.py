@@ -64,6 +64,27 @@ def test_a_topic_of_one_shard_stays_on_one_shard(redis_server, start_server):
     assert "'ledger' has one_shard=true, so it needs one shard, or a name that ends in .one or .fifo; nothing was changed" in reshard(store, 3, code=1)
 
 
+def test_a_change_waits_for_open_batches(redis_server, start_server):
+    store = url_of(redis_server, "batches")
+    client = start_server("--store", store, "--shards", "3").client()
+    for name in ("report", "summary"):
+        client.push("jobs", name, waits="true")
+        for number in range(6):
+            client.push("jobs", f"{name}-{number}", batch_topic="jobs", batch_id=name, delay="1h")
+    refusal = reshard(store, 2, code=1)
+    assert "2 jobs wait for members of a batch, such as '" in refusal and "' of the topic 'jobs'" in refusal and "nothing was changed" in refusal
+    assert info(start_server("--store", store))["shards"] == 3
+    assert client.call("DELETE", "/v1/topics/jobs/jobs/summary?members=true").status == 200
+    assert "1 job waits for members of a batch, such as 'report' of the topic 'jobs'" in reshard(store, 2, code=1)
+    for number in range(6):
+        client.call("DELETE", f"/v1/topics/jobs/jobs/report-{number}")
+    assert client.call("POST", "/v1/topics/jobs/jobs/report/close").status == 200
+    [report] = client.take("jobs", wait="10s")
+    client.ack(report["lease"])
+    reshard(store, 2)
+    assert info(start_server("--store", store))["shards"] == 2
+
+
 def test_several_shards_lack_settings_of_one_shard(redis_server, start_server):
     server = start_server("--store", url_of(redis_server, "several"), "--shards", "3")
     client = server.client()
