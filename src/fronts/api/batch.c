@@ -179,10 +179,18 @@ void api_batch_rewind(struct api_batch_reader *reader)
 /* ---- items ---- */
 
 /* Records the fault of the current item, for its place in the answer. */
-static void set_aside(struct api_batch *batch, const struct http_fault *fault)
+void api_batch_set_aside(struct api_batch *batch, const struct http_fault *fault)
 {
     struct api_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
     buffer_append(batch->faults, &item, sizeof item);
+}
+
+void api_batch_add_trace(struct api_batch *batch)
+{
+    if (batch->carry && trace_meta_add(batch->meta, batch->carry))
+        batch->carried++;
+    if (batch->notes_pushed && trace_meta_is_sampled(buffer_slice(batch->meta)))
+        trace_meta_add_pushed(batch->meta, clock_wall_us());
 }
 
 /* Adds the request's trace context to the current item, whose pairs are still in `meta`. */
@@ -190,10 +198,7 @@ static void carry_item(struct api_batch *batch, struct queue_push *push)
 {
     struct buffer *arena = batch->arena;
     size_t before = batch->meta->len;
-    if (batch->carry && trace_meta_add(batch->meta, batch->carry))
-        batch->carried++;
-    if (batch->notes_pushed && trace_meta_is_sampled(buffer_slice(batch->meta)))
-        trace_meta_add_pushed(batch->meta, clock_wall_us());
+    api_batch_add_trace(batch);
     if (batch->meta->len == before)
         return;
     arena->len -= push->meta.len; /* the part added last */
@@ -212,7 +217,7 @@ static void add_item(struct api_batch *batch, struct json_value value, bool is_t
                              batch->arena, batch->meta, batch->hooks, &fault) &&
                   (!batch->allows || batch->allows(batch->ctx, push->topic, &fault));
     if (!is_good) {
-        set_aside(batch, &fault);
+        api_batch_set_aside(batch, &fault);
         return;
     }
     if (batch->carry || batch->notes_pushed)
@@ -235,7 +240,7 @@ static bool read_line(struct api_batch_reader *reader, struct api_batch *batch)
         return true;
     }
     (void)refuse_json(&fault, error_at);
-    set_aside(batch, &fault);
+    api_batch_set_aside(batch, &fault);
     return true;
 }
 

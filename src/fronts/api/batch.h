@@ -34,6 +34,7 @@ struct api_batch {
     const struct trace_carry *carry;
     uint32_t carried;  /* number of items with that context */
     bool notes_pushed; /* record the push time of sampled jobs */
+    void *room;        /* memory of another form (batch_push.h) */
 };
 
 /* The place in a body. A copy of it is a place to return to. */
@@ -59,6 +60,10 @@ void api_batch_rewind(struct api_batch_reader *reader);
 bool api_batch_make_room(struct api_batch *batch, size_t bytes);
 /* Adds the next item to the batch. Returns false at the end. */
 bool api_batch_read(struct api_batch_reader *reader, struct api_batch *batch);
+
+/* For other forms: records the fault of the current item; adds the trace of the call to its pairs, which are in `meta`. */
+void api_batch_set_aside(struct api_batch *batch, const struct http_fault *fault);
+void api_batch_add_trace(struct api_batch *batch);
 
 /* Checks and reads a whole body. `type` is its content type. Returns false if the whole body is invalid; *fault
  * describes the problem. */

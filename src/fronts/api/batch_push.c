@@ -1,12 +1,5 @@
-/*
- * batch_push: the push of many jobs in one body.
- *
- * A batch may have 16 MiB, which would occupy the loop for tens of milliseconds. So it is a task in pieces: it is
- * checked, and then the queue gets PIECE_BYTES of it at a time. Later requests of the connection wait until the queue
- * has all of it. Pieces are on their way at the same time, so two pushes of one id in different pieces could overtake
- * each other: a piece with such an id waits until the pieces before it are answered.
- */
-#include "api/batch.h"
+#include "api/batch_push.h"
+
 #include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/media.h"
@@ -15,7 +8,6 @@
 #include "api/trace.h"
 #include "base/hash.h"
 #include "http/connection.h"
-#include "http/exchange.h"
 #include "http/input.h"
 #include "net/reactor.h"
 #include "queue/status.h"
@@ -40,11 +32,12 @@ struct batch_push {
     struct reactor_task task;
     struct list list; /* in api_front.batches */
     struct http_front *front;
+    const struct api_batch_form *form;
     uint64_t tag;               /* of the exchange */
     struct http_kept_body kept; /* nothing while the handler runs */
     struct api_batch_reader reader;
     struct trace_carry carry;
-    bool has_carry, has_span, is_restore, wants_lines;
+    bool has_carry, has_span, is_restore;
     bool is_checked; /* the whole body; it is being read */
     bool is_read;    /* the queue has all pieces */
     bool is_failed;  /* there was no memory for the rest */
@@ -91,41 +84,28 @@ static bool refuse_memory(struct http_fault *fault)
 
 /* ---- results ---- */
 
-static void write_item_result(const struct http_front *front, struct buffer *out,
-                              const struct queue_result *result)
-{
-    buffer_append_byte(out, '{');
-    api_result_members_write(out, result);
-    if (!queue_status_is_success(result->status)) {
-        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG && !result->limit
-                             ? front->options.body_bytes_max
-                             : result->limit;
-        http_refusal_members_write(out, result->status, result->detail, 0, limit);
-    }
-    buffer_append_byte(out, '}');
-}
-
 /* Writes the results of the queue and the faults found here, in the order of the items. A piece that was refused as a
  * whole has no results. */
 static void write_piece(const struct batch_push *push, struct piece *piece,
                         const struct queue_result *results, size_t count)
 {
+    const struct api_batch_form *form = push->form;
+    struct http_exchange *exchange = exchange_of(push);
     const struct api_item_fault *fault = (const void *)piece->faults.at;
     const struct api_item_fault *faults_end = (const void *)(piece->faults.at + piece->faults.len);
     const struct queue_result refused = {.status = piece->status};
     size_t next = 0;
     for (uint32_t i = piece->first; i < piece->first + piece->count; i++) {
-        if (i && !push->wants_lines)
-            buffer_append_byte(&piece->text, ',');
+        if (i)
+            buffer_append_text(&piece->text, form->between);
         if (piece->faults.len && fault < faults_end && fault->index == i) {
-            http_fault_item_write(&piece->text, &fault++->fault);
+            form->add_fault(&piece->text, &fault++->fault);
         } else {
             assert(piece->status != QUEUE_OK || next < count);
-            write_item_result(push->front, &piece->text,
-                              piece->status == QUEUE_OK ? &results[next++] : &refused);
+            form->add_result(exchange, &piece->text,
+                             piece->status == QUEUE_OK ? &results[next++] : &refused);
         }
-        if (push->wants_lines)
-            buffer_append_byte(&piece->text, '\n');
+        buffer_append_text(&piece->text, form->behind);
     }
     buffer_fini(&piece->faults);
 }
@@ -148,19 +128,12 @@ static void answer_batch(struct batch_push *push)
         batch_free(push);
         return;
     }
-    struct buffer *out = http_answer_start(exchange);
-    if (!push->wants_lines)
-        buffer_append_text(out, "{\"results\":[");
+    struct buffer *out = push->form->begin(exchange);
     for (uint32_t i = 0; i < push->piece_count; i++) {
         out->failed |= push->pieces[i].text.failed;
         buffer_append_slice(out, buffer_slice(&push->pieces[i].text));
     }
-    if (!push->wants_lines)
-        buffer_append_text(out, "]}");
-    if (push->wants_lines)
-        http_answer_end(exchange, 200, "application/x-ndjson");
-    else
-        http_answer_end_json(exchange, 200);
+    push->form->end(exchange);
     batch_free(push);
 }
 
@@ -244,7 +217,7 @@ static enum api_batch_step check_some(struct batch_push *push, struct http_fault
 {
     enum api_batch_step step;
     do
-        step = api_batch_check(&push->reader, fault);
+        step = push->form->check(&push->reader, fault);
     while (step == API_BATCH_MORE && !reactor_is_late(push->front->reactor));
     return step;
 }
@@ -282,7 +255,7 @@ static bool read_some(struct batch_push *push, struct api_batch *batch)
     size_t begin = push->reader.at;
     bool has_more;
     do
-        has_more = api_batch_read(&push->reader, batch);
+        has_more = push->form->read(&push->reader, batch);
     while (has_more && (push->has_span || (push->reader.at - begin < PIECE_BYTES &&
                                            !reactor_is_late(push->front->reactor))));
     return has_more;
@@ -346,7 +319,7 @@ static bool push_some(struct batch_push *push)
     size_t bytes = PIECE_BYTES + push->reader.item_bytes_most;
     if (push->has_span || bytes > push->reader.body.len)
         bytes = push->reader.body.len;
-    bool is_good = api_batch_make_room(&batch, bytes);
+    bool is_good = push->form->make_room(&batch, bytes);
     bool has_more = is_good && read_some(push, &batch);
     is_good = is_good && !piece->faults.failed;
     push->waits = is_good && push->unanswered && has_seen(push, api->pushes, batch.push_count);
@@ -354,13 +327,15 @@ static bool push_some(struct batch_push *push)
         push->reader = before;
     else if (is_good && has_more)
         is_good = see(push, api->pushes, batch.push_count);
-    if (!is_good || push->waits) {
+    if (is_good && !push->waits) {
+        push->is_read = !has_more;
+        piece_push(push, exchange, &batch);
+    } else {
         buffer_fini(&piece->faults);
-        return is_good;
     }
-    push->is_read = !has_more;
-    piece_push(push, exchange, &batch);
-    return true;
+    if (push->form->free_room)
+        push->form->free_room(&batch);
+    return is_good;
 }
 
 /* Checks or reads a part of the body. Returns false if the body is refused; *fault describes the problem. */
@@ -427,17 +402,24 @@ static bool batch_keep(struct batch_push *push, struct http_call *call)
     return true;
 }
 
-/* Handles POST /v1/jobs: many jobs in one body. A small batch ends here. */
-static void push_many(struct http_call *call)
+/* Allocates the room of the front for pushes with batches. */
+static bool has_rooms(struct http_front *front)
+{
+    struct api_front *api = api_front_of(front);
+    if (!api->push_batches)
+        api->push_batches = calloc(QUEUE_BATCH_MAX, sizeof *api->push_batches);
+    return api->push_batches && api_room_for_pushes(front);
+}
+
+/* A small batch ends here. */
+void api_batch_push(struct http_call *call, const struct api_batch_form *form,
+                    const struct api_batch_reader *reader)
 {
     struct http_front *front = call->front;
     struct http_exchange *exchange = call->exchange;
     struct batch_push *push = calloc(1, sizeof *push);
     struct http_fault fault;
-    struct api_front *api = api_front_of(front);
-    if (!api->push_batches)
-        api->push_batches = calloc(QUEUE_BATCH_MAX, sizeof *api->push_batches);
-    if (!push || !api_room_for_pushes(front) || !api->push_batches) {
+    if (!push || !has_rooms(front)) {
         free(push);
         (void)refuse_memory(&fault);
         http_answer_fault(exchange, &fault);
@@ -445,14 +427,14 @@ static void push_many(struct http_call *call)
     }
     push->task.piece = batch_piece;
     push->front = front;
+    push->form = form;
     push->tag = http_exchange_tag(exchange);
+    push->reader = *reader;
     push->has_carry = api_trace_is_on(call) && api_trace_batch(call, &push->carry);
     push->has_span = exchange->span;
     push->is_restore = call->query->fields.restore;
-    push->wants_lines = api_media_is_lines(call->request->accept);
     list_init(&push->task.list);
-    list_add_last(&api->batches, &push->list);
-    api_batch_begin(&push->reader, call->request->body, call->request->content_type);
+    list_add_last(&api_front_of(front)->batches, &push->list);
     if (!batch_continue(push))
         return;
     if (batch_keep(push, call)) {
@@ -461,6 +443,55 @@ static void push_many(struct http_call *call)
     }
     (void)refuse_memory(&fault);
     end_task(push, &fault);
+}
+
+/* ---- POST /v1/jobs: JSON ---- */
+
+static void add_item_result(struct http_exchange *exchange, struct buffer *out,
+                            const struct queue_result *result)
+{
+    buffer_append_byte(out, '{');
+    api_result_members_write(out, result);
+    if (!queue_status_is_success(result->status)) {
+        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG && !result->limit
+                             ? exchange->front->options.body_bytes_max
+                             : result->limit;
+        http_refusal_members_write(out, result->status, result->detail, 0, limit);
+    }
+    buffer_append_byte(out, '}');
+}
+
+static struct buffer *object_begin(struct http_exchange *exchange)
+{
+    struct buffer *out = http_answer_start(exchange);
+    buffer_append_text(out, "{\"results\":[");
+    return out;
+}
+
+static void object_end(struct http_exchange *exchange)
+{
+    buffer_append_text(&exchange->front->body, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+static void lines_end(struct http_exchange *exchange)
+{
+    http_answer_end(exchange, 200, "application/x-ndjson");
+}
+
+#define JSON_ITEMS                                                                                 \
+    .check = api_batch_check, .make_room = api_batch_make_room, .read = api_batch_read,            \
+    .add_result = add_item_result, .add_fault = http_fault_item_write
+
+static void push_many(struct http_call *call)
+{
+    static const struct api_batch_form object = {JSON_ITEMS, .begin = object_begin, .between = ",",
+                                                 .behind = "", .end = object_end};
+    static const struct api_batch_form lines = {JSON_ITEMS, .begin = http_answer_start,
+                                                .between = "", .behind = "\n", .end = lines_end};
+    struct api_batch_reader reader;
+    api_batch_begin(&reader, call->request->body, call->request->content_type);
+    api_batch_push(call, api_media_is_lines(call->request->accept) ? &lines : &object, &reader);
 }
 
 const struct http_route api_batch_routes[] = {

@@ -5,6 +5,7 @@
 #include "grpc/request.h"
 
 extern const struct method grpc_methods[];
+extern const struct method grpc_push_methods[];
 extern const struct method grpc_batch_methods[];
 extern const struct method grpc_schedule_methods[];
 

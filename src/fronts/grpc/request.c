@@ -37,3 +37,22 @@ bool request_text_is_body(struct request *request)
     request_body(request, slice_of("application/json"), buffer_slice(&request->text));
     return true;
 }
+
+bool request_refuse_malformed(const ProtobufCMessageDescriptor *type, struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                          "the message is malformed; it must be a %s", type->name);
+}
+
+const void *request_decode(struct arena *arena, const ProtobufCMessageDescriptor *type,
+                           struct slice message, struct http_fault *fault)
+{
+    const void *decoded = protobuf_c_message_unpack(
+        type, &arena->allocator, message.len, (const uint8_t *)(message.len ? message.at : ""));
+    if (!decoded && arena->is_full)
+        (void)http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, 0,
+                             "the message has too many fields: send less at a time");
+    else if (!decoded)
+        (void)request_refuse_malformed(type, fault);
+    return decoded;
+}

@@ -35,6 +35,8 @@ struct method {
     bool (*read)(struct request *request, const void *message);
     /* Carries out the call in place of the handler of REST. NULL: that handler. */
     void (*act)(struct request *request, const void *message);
+    /* Carries out the call from its message as it is on the wire. NULL: the message is decoded. */
+    void (*begin)(struct http_call *call, struct slice message);
 };
 
 /* A method with the row of REST that it copied: http_route.about. */
@@ -52,6 +54,11 @@ int64_t request_wait_ms(const struct request *request, bool has_wait);
 void request_body(const struct request *request, struct slice content_type, struct slice body);
 /* Sets the text of the request as the body. Returns false with *fault if it could not be written. */
 bool request_text_is_body(struct request *request);
+/* Decodes a message into the arena. Returns NULL with *fault if it is malformed or too large. */
+const void *request_decode(struct arena *arena, const ProtobufCMessageDescriptor *type,
+                           struct slice message, struct http_fault *fault);
+/* Sets the fault of a message that cannot be read. Returns false. */
+bool request_refuse_malformed(const ProtobufCMessageDescriptor *type, struct http_fault *fault);
 /* Carries out the call by the handler of REST. */
 void request_rest(struct http_call *call);
 

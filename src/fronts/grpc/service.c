@@ -69,30 +69,13 @@ static bool read_frame(struct request *request, struct slice *message)
                                               "the call takes one message, but more bytes follow");
 }
 
-static const void *decode(struct request *request, const struct method *method,
-                          struct slice message)
-{
-    const void *decoded =
-        protobuf_c_message_unpack(method->message, &request->arena->allocator, message.len,
-                                  (const uint8_t *)(message.len ? message.at : ""));
-    if (!decoded && request->arena->is_full)
-        (void)http_fault_set(request->fault, PROBLEM_TOO_MANY_ITEMS, 0,
-                             "the message has too many fields: send less at a time");
-    else if (!decoded)
-        (void)http_fault_set(request->fault, PROBLEM_BAD_REQUEST, 0,
-                             "the message is malformed; it must be a %s", method->message->name);
-    return decoded;
-}
-
 /* Prepares the call for its handler. Returns the decoded message, or NULL with *fault. */
-static const void *read_call(struct request *request, const struct method *method)
+static const void *read_call(struct request *request, const struct method *method,
+                             struct slice frame)
 {
     struct http_call *call = request->call;
-    struct slice frame;
-    if (!read_head(request) || !read_frame(request, &frame))
-        return NULL;
     arena_init(request->arena, frame.len);
-    const void *message = decode(request, method, frame);
+    const void *message = request_decode(request->arena, method->message, frame, request->fault);
     if (!message)
         return NULL;
     /* The handlers of REST read the rest of a call from here. */
@@ -109,26 +92,37 @@ static const void *read_call(struct request *request, const struct method *metho
                : NULL;
 }
 
+/* Carries out a call whose message is decoded at once. */
+static void act(struct request *request, const struct request_bound *bound, struct slice frame)
+{
+    struct arena arena;
+    arena.blocks = NULL;
+    request->arena = &arena;
+    buffer_init(&request->text, TEXT_BYTES_MAX);
+    const void *message = read_call(request, bound->method, frame);
+    if (!message)
+        http_answer_fault(request->call->exchange, request->fault);
+    else if (bound->method->act)
+        bound->method->act(request, message);
+    else
+        bound->handle(request->call);
+    buffer_fini(&request->text);
+    arena_fini(&arena);
+}
+
 static void handle(struct http_call *call)
 {
     const struct request_bound *bound = call->exchange->route->about;
     struct http_fault fault;
-    struct arena arena;
-    arena.blocks = NULL;
-    struct request request = {.call = call,
-                              .arena = &arena,
-                              .fields = {.out = &call->query->fields, .fault = &fault},
-                              .fault = &fault};
-    buffer_init(&request.text, TEXT_BYTES_MAX);
-    const void *message = read_call(&request, bound->method);
-    if (!message)
+    struct slice frame;
+    struct request request = {
+        .call = call, .fields = {.out = &call->query->fields, .fault = &fault}, .fault = &fault};
+    if (!read_head(&request) || !read_frame(&request, &frame))
         http_answer_fault(call->exchange, &fault);
-    else if (bound->method->act)
-        bound->method->act(&request, message);
+    else if (bound->method->begin)
+        bound->method->begin(call, frame);
     else
-        bound->handle(call);
-    buffer_fini(&request.text);
-    arena_fini(&arena);
+        act(&request, bound, frame);
 }
 
 /* Returns whether the request is a call of gRPC, whatever its path: its client can read no other form of error. */
@@ -234,8 +228,8 @@ void grpc_add(struct http_shared *shared)
     static const struct http_route *const tables[] = {own_routes, NULL};
     static const struct http_part part = {
         .tables = tables, .open = work_open_front, .close = work_close_front};
-    static const struct method *const methods[] = {grpc_methods, grpc_batch_methods,
-                                                   grpc_schedule_methods};
+    static const struct method *const methods[] = {grpc_push_methods, grpc_methods,
+                                                   grpc_batch_methods, grpc_schedule_methods};
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
         for (const struct method *method = methods[i]; method->name; method++) {

@@ -1,6 +1,7 @@
 """The service of gRPC, with the client of grpcio: unary calls, errors, deadlines, health, reflection, and the stream Work."""
 
 import queue
+import re
 import threading
 import time
 
@@ -60,6 +61,58 @@ def test_pushes_many_with_a_result_for_each(stub):
     results = stub.PushMany(many).results
     assert [results[0].id, results[3].id] == ["a", "b"]
     assert [result.problem.code for result in results] == ["", "bad_topic", "bad_option", ""]
+
+
+def large_jobs(count=1000):
+    return [{"topic": "large", "id": f"job-{n}", "delay": duration(3600), "body": bytes([97 + n % 26]) * 15_000} for n in range(count)]
+
+
+def iterations(server):
+    """The processor time of all iterations of the loop, and how many there were up to each bound, in seconds."""
+    page = server.client().call("GET", "/metrics").body.decode()
+    name = "tarry_loop_iteration_processor_seconds"
+    counts = {float(bound): int(count) for bound, count in re.findall(rf'^{name}_bucket\{{\S*le="(\S+)"\}} (\d+)$', page, re.M)}
+    return float(re.search(rf"^{name}_sum\S* (\S+)$", page, re.M)[1]), counts
+
+
+def test_a_large_push_of_many_does_not_occupy_the_loop(stub, server):
+    seconds, before = iterations(server)
+    assert [result.result for result in stub.PushMany(jobs=large_jobs()).results] == [2] * 1000
+    after_seconds, after = iterations(server)
+    bounds = sorted(after)
+    longer = [bound for bound in bounds[:-1] if after[bound] - before[bound] < after[bounds[-1]] - before[bounds[-1]]]
+    longest = max(longer, default=0)  # at least
+    assert longest < (after_seconds - seconds) / 5, (longest, after_seconds - seconds)
+
+
+def test_pushes_of_one_id_in_a_large_push_of_many_are_executed_in_order(stub):
+    jobs = [{"topic": "large", "id": "same", "body": str(n).encode() * 900_000} for n in range(10)]
+    jobs.insert(5, {"topic": "large", "id": "much", "body": b"x" * ((1 << 20) + 1)})
+    jobs.insert(3, {"topic": "large", "id": "a b"})
+    results = stub.PushMany(jobs=jobs).results
+    assert [result.problem.code for result in results] == [""] * 3 + ["bad_id"] + [""] * 2 + ["body_too_big"] + [""] * 5
+    assert stub.Get(topic="large", id="same").body == b"9" * 900_000
+
+
+def test_a_large_push_of_many_is_stored_completely_when_its_client_leaves(server):
+    with channel(server.port) as leaving:
+        call = Stub(leaving).PushMany.future(jobs=large_jobs())
+        eventually(lambda: server.client().call("GET", "/v1/topics/large").status == 200)
+        call.cancel()
+    eventually(lambda: counts(server.client(), "large")["delayed"] == 1000)
+
+
+def test_a_malformed_job_is_rejected_alone_and_a_malformed_message_as_a_whole(stub):
+    def push(message):
+        return stub.channel.unary_unary("/tarry.v1.Queue/PushMany", response_deserializer=MESSAGES.PushManyResponse.FromString)(message, timeout=20)
+
+    good = MESSAGES.PushManyRequest(jobs=[{"topic": "mail", "id": "a"}]).SerializeToString()
+    results = push(good + b"\x0a\x02\x0a\x09" + b"\x7a\x01x" + good.replace(b"\x01a", b"\x01b")).results
+    assert [(result.id, result.problem.code) for result in results] == [("a", ""), ("", "bad_request"), ("b", "")]
+    with pytest.raises(grpc.RpcError) as failed:
+        push(good.replace(b"\x01a", b"\x01c") + b"\x0a\x09")
+    assert failed.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    fails(grpc.StatusCode.NOT_FOUND, stub.Get, topic="mail", id="c")
 
 
 def test_answers_of_several_have_a_result_for_each(stub):

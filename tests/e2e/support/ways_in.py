@@ -213,7 +213,7 @@ def sqs_operations():
 
 def grpc_methods():
     """(method, name of the HTTP call that it shares) of each row."""
-    texts = [(FRONTS / "grpc" / f"{name}.c").read_text(encoding="utf-8") for name in ("methods", "batches", "schedules")]
+    texts = [(FRONTS / "grpc" / f"{name}.c").read_text(encoding="utf-8") for name in ("push", "methods", "batches", "schedules")]
     table = "".join(re.split(r"struct method grpc_\w+\[\] = \{", text)[1] for text in texts)
     rows = re.findall(r'(?:\.name = |ANSWER\(|CHANGE\(|TOPIC\(|SCHEDULE\()"(\w+)",\s+(?:\.rest = )?"(\w+)"', table)
     assert [name for name, _ in rows] and {name for name, _ in rows} | {"Work", "Watch"} == set(MESSAGES.methods("tarry.v1.Queue"))
