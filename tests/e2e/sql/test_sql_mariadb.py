@@ -341,10 +341,9 @@ def test_a_job_taken_by_id_is_not_part_of_a_take_in_the_same_transaction(mariadb
     assert metric(server, "tarry_sql_repeated_total") == repeated
 
 
-@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL names each row")
 @contextlib.contextmanager
-def _texts_of_servers(mariadb):
-    """All that the database is sent meanwhile, in the yielded list when the block has ended."""
+def _texts_of_servers(mariadb, kind="%"):
+    """All that the database is sent meanwhile, in the yielded list when the block has ended. Prepared statements are there twice: as EXECUTE, and as what is executed."""
     texts = []
     mariadb.do("SET GLOBAL log_output = 'TABLE'")
     mariadb.do("TRUNCATE mysql.general_log")
@@ -353,20 +352,111 @@ def _texts_of_servers(mariadb):
         yield texts
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
-        texts += [row[0].decode() if isinstance(row[0], bytes) else row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log")]
+        texts += [row[0].decode() if isinstance(row[0], bytes) else row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log WHERE command_type LIKE %s", kind)]
+
+
+def _sent_of(texts):
+    """Texts of servers about jobs, without the statements that the log shows again as the database executes them."""
+    return [text for text in texts if re.search(r"EXECUTE tarry_|tarry\.(server_)?job(_key)? ", text) and not re.match(r"SELECT tarry\.now_ms|CALL", text)]
 
 
 def test_a_single_take_and_ack_costs_few_statements(pair, mariadb):
     """The least of three: now and then the statements of a second's upkeep come between."""
     client, costs = pair[0].client(), []
-    _pushed(client, "one-by-one", 4)
-    client.ack(client.take("one-by-one")[0]["lease"])  # the server reads the topic once
+    _pushed(client, "one-by-one", 8)
+    for _ in range(4):  # the server reads the topic, and prepares statements that come again
+        client.ack(client.take("one-by-one")[0]["lease"])
     for _ in range(3):
-        with _texts_of_servers(mariadb) as texts:
+        with _texts_of_servers(mariadb, "Query") as texts:
             client.ack(client.take("one-by-one")[0]["lease"])
-        counts = [len(text.split(";")) for text in texts if re.search("tarry.(server_)?job(_key)? ", text)]
+        counts = [len(text.split(";")) for text in _sent_of(texts)]
         costs.append((len(counts), sum(counts)))
     assert min(costs)[0] == 4 and min(costs)[1] <= 11, costs
+
+
+def _prepared(mariadb):
+    return int(mariadb.rows("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")[0][1])
+
+
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL gets texts")
+def test_one_server_sends_few_prepared_statements(mariadb, start_server):
+    """Alone, a take finds the next job too, while there is one."""
+    client, costs = start_server("--store", mariadb.url).client(), []
+    _pushed(client, "alone", 12)
+    for _ in range(4):
+        client.ack(client.take("alone")[0]["lease"])
+    for _ in range(3):
+        with _texts_of_servers(mariadb, "Query") as texts:
+            client.ack(client.take("alone")[0]["lease"])
+        costs.append(sorted(text for text in _sent_of(texts)))
+    least = min(costs, key=lambda sent: sum(len(text.split(";")) for text in sent))
+    assert sum(len(text.split(";")) for text in least) <= 10, costs
+    assert all("EXECUTE" in text and "tarry." not in text for text in least), least
+
+
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL gets texts")
+def test_prepared_statements_carry_every_value(mariadb, start_server):
+    client = start_server("--store", mariadb.url).client()
+    values = ["it's", "back\\slash", "zero\0byte", "?", "12", "'12'", "_binary'12'", "a,b", "\u00fc;COMMIT", "\\", "'"]
+    for n, value in enumerate(values):
+        client.push("values", f"id-{n:03}", body=value.encode(), priority=n)
+    assert _prepared(mariadb) > 0
+    jobs = [client.take("values")[0] for _ in values]
+    assert [(job["id"], job["body"], job["priority"]) for job in jobs] == [(f"id-{n:03}", value, n) for n, value in enumerate(values)]
+    assert _answers(client, "nack", [jobs[0]["lease"]], error="it's '12' \\") == ["ok"]
+    assert client.get("values", "id-000")["last_error"] == "it's '12' \\"
+    assert _answers(client, "ack", [job["lease"] for job in jobs[1:]]) == ["ok"] * 10
+
+
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL gets texts")
+def test_a_database_that_prepares_nothing_gets_texts(mariadb, start_server):
+    usual = mariadb.do("SELECT @@max_prepared_stmt_count")
+    mariadb.do("SET GLOBAL max_prepared_stmt_count = 0")
+    try:
+        server = start_server("--store", mariadb.url)
+        client = server.client()
+        _pushed(client, "texts", 10)
+        for _ in range(10):
+            client.ack(client.take("texts")[0]["lease"])
+        assert (_prepared(mariadb), client.topic("texts")["totals"]["acked"]) == (0, 10)
+        assert metric(server, "tarry_sql_repeated_total") <= 2  # the one that was refused
+    finally:
+        mariadb.do("SET GLOBAL max_prepared_stmt_count = %s", usual)
+
+
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL gets texts")
+def test_prepared_statements_survive_changes_of_tables_and_cuts(mariadb, start_server):
+    server = start_server("--store", mariadb.url)
+    client = server.client(30)
+    _pushed(client, "changes", 40)
+    for change in ("ALTER TABLE tarry.job ADD COLUMN extra INT", "ALTER TABLE tarry.job DROP COLUMN extra, FORCE", "ANALYZE TABLE tarry.job, tarry.ticket", "FLUSH TABLES"):
+        for _ in range(4):
+            client.ack(client.take("changes")[0]["lease"])
+        assert _prepared(mariadb) > 0
+        mariadb.do(change)
+        client.ack(client.take("changes", wait="5s")[0]["lease"])
+    before = _prepared(mariadb)
+    mariadb.cut_servers()
+    for _ in range(20):
+        client.ack(client.take("changes", wait="5s")[0]["lease"])
+    assert client.topic("changes")["totals"]["acked"] == 40 and 0 < _prepared(mariadb) <= before + 10
+
+
+@pytest.mark.parametrize("held", ["job-0000", "job-0001"])
+def test_a_take_of_the_only_server_skips_a_job_that_a_user_holds(mariadb, start_server, held):
+    """It finds the next job as well, and may not wait for a held one, nor forget it."""
+    client, topic = start_server("--store", mariadb.url).client(), f"user-holds-{held}"
+    ids = _pushed(client, topic, 4)
+    with transaction(mariadb, commit=False) as cursor:
+        cursor.execute("SELECT topic FROM tarry.topic WHERE name = %s", topic)
+        cursor.execute("SELECT id FROM tarry.job FORCE INDEX (job_id) WHERE topic = %s AND id = %s FOR UPDATE", (cursor.fetchone()[0], held))
+        begun = time.monotonic()
+        jobs = [client.take(topic)[0] for _ in range(2)]
+        assert time.monotonic() - begun < 0.9
+        assert [job["id"] for job in jobs] == [ident for ident in ids if ident != held][:2]
+    jobs += client.take(topic, max=10)  # at once: the bound has not passed it
+    assert sorted(job["id"] for job in jobs) == ids
+    assert _answers(client, "ack", [job["lease"] for job in jobs]) == ["ok"] * 4
 
 
 @pytest.fixture
@@ -533,7 +623,7 @@ def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, ma
     with _texts_of_servers(mariadb) as texts:
         taken = client.take("many-at-once", max=1000)
         assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
-    output = [re.sub("UPDATE tarry.ticket [^;]*;", "", text) for text in texts if re.search("UPDATE tarry.job|DELETE j? ?FROM|NOWAIT", text)]
+    output = [re.sub("UPDATE tarry.ticket [^;]*;", "", text) for text in texts if re.search("UPDATE tarry.job|DELETE j? ?FROM|SELECT topic,level,.*NOWAIT", text)]
     assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in output] == ["UPDATE", "SELECT", "DELETE"], output
     assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in output) < 1000  # only the ids are a list
 

@@ -11,6 +11,7 @@
 #include "sql/mysql/history.h"
 #include "sql/mysql/kept.h"
 #include "sql/mysql/notifications.h"
+#include "sql/mysql/prepared.h"
 #include "sql/mysql/rows.h"
 #include "sql/mysql/settle.h"
 #include "sql/mysql/takes.h"
@@ -32,6 +33,7 @@ struct mysql_link {
     bool has_asked_transactions, sees_transactions; /* of other sessions, with the health */
     int64_t beat_us;                                /* boot clock: commit of the last heartbeat */
     struct mysql_wire wire;
+    struct mysql_prepared prepared;
     struct mysql_transaction transaction;
     struct mysql_topics topics;
     struct mysql_rows rows;

@@ -104,6 +104,7 @@ static bool on_open(struct sql_client *client, const char *url, struct sql_greet
     link->mysql = client->connection;
     link->packet_bytes_max = out->packet_bytes_max;
     link->is_mariadb = mysql_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
+    mysql_prepared_init(&link->prepared, !link->is_mariadb);
     client->connection = NULL;
     out->link = &link->link;
     return true;
@@ -131,6 +132,7 @@ static void on_close(struct sql_link *base)
     sql_notification_list_fini(&link->inbox.notifications);
     mysql_sequence_list_fini(&link->inbox.received);
     buffer_fini(&link->wire.text);
+    mysql_prepared_free(&link->prepared);
     free(link);
 }
 

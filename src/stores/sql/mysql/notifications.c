@@ -81,7 +81,7 @@ void mysql_append_tallies(struct mysql_link *link)
             counted[columns++] = k;
     if (!columns)
         return;
-    out = mysql_statement(link, NULL);
+    out = mysql_statement_repeated(link, NULL);
     buffer_append_text(out, "INSERT INTO tarry.tally (topic,slot");
     for (int k = 0; k < columns; k++)
         buffer_append_format(out, ",%s", names[counted[k]]);

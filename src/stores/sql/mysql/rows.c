@@ -214,27 +214,35 @@ struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place
     return mysql_places_find(&link->rows.places, slice_make(place, sizeof *place));
 }
 
-/* Reads the columns that both kinds of rows begin with. Returns NULL if out of memory. */
-static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
-                                    const unsigned long *lengths)
+/* Notes where a job is stored and its state. Returns NULL if out of memory. */
+static struct mysql_row *note_place(struct mysql_link *link, const struct mysql_place *place,
+                                    struct slice id, enum job_state state)
 {
-    uint32_t topic = (uint32_t)mysql_number(row[ROW_TOPIC]);
-    struct mysql_row *out = row_need(link, topic, slice_make(row[ROW_ID], lengths[ROW_ID]));
+    struct mysql_row *out = row_need(link, place->topic, id);
     if (!out || out->stored)
         return out;
     out->stored = out->exists = true;
-    out->stored_at = (struct mysql_place){.topic = topic,
-                                          .level = (uint32_t)mysql_number(row[ROW_LEVEL]),
-                                          .due_ms = mysql_number(row[ROW_DUE]),
-                                          .sequence = (uint64_t)mysql_number(row[ROW_SEQUENCE])};
+    out->stored_at = *place;
     out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
     mysql_places_add(&link->rows.places, out);
     out->level = (int32_t)out->stored_at.level;
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
-    out->state = (enum job_state)mysql_number(row[ROW_STATE]);
+    out->state = state;
     out->was_leased = out->state == JOB_LEASED;
     return out;
+}
+
+/* Reads the columns that both kinds of rows begin with. Returns NULL if out of memory. */
+static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
+                                    const unsigned long *lengths)
+{
+    struct mysql_place place = {.topic = (uint32_t)mysql_number(row[ROW_TOPIC]),
+                                .level = (uint32_t)mysql_number(row[ROW_LEVEL]),
+                                .due_ms = mysql_number(row[ROW_DUE]),
+                                .sequence = (uint64_t)mysql_number(row[ROW_SEQUENCE])};
+    return note_place(link, &place, slice_make(row[ROW_ID], lengths[ROW_ID]),
+                      (enum job_state)mysql_number(row[ROW_STATE]));
 }
 
 static void read_consumer(struct mysql_row *out, MYSQL_ROW row, const unsigned long *lengths,
@@ -461,7 +469,7 @@ static void append_ids(struct mysql_link *link, const struct mysql_topic *topic,
         if (!out || count == KEYS_MAX) {
             if (out)
                 buffer_append_format(out, ")%s", end);
-            out = mysql_statement(link, read);
+            out = mysql_statement_repeated(link, read);
             buffer_append_format(out, "%s WHERE topic=%u AND id IN (", select, topic->number);
             count = 0;
         }
@@ -522,12 +530,17 @@ static int named_compare(const void *a, const void *b)
     return place_compare(&x->place, &y->place);
 }
 
+static struct mysql_place place_of(const struct sql_lease *lease)
+{
+    return (struct mysql_place){.topic = lease->topic,
+                                .level = lease->level,
+                                .due_ms = lease->due_ms,
+                                .sequence = lease->sequence};
+}
+
 static bool name_lease(struct named_leases *leases, const struct sql_lease *lease, bool is_ack)
 {
-    struct named_lease named = {.place = {.topic = lease->topic,
-                                          .level = lease->level,
-                                          .due_ms = lease->due_ms,
-                                          .sequence = lease->sequence},
+    struct named_lease named = {.place = place_of(lease),
                                 .delivery = lease->delivery,
                                 .taken_ms = lease->taken_ms,
                                 .is_ack = is_ack};
@@ -586,15 +599,39 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
     return true;
 }
 
+static const char early_columns[] =
+    "id,attempt,lease_until,cancel_requested,consumer,EXISTS(SELECT 1 FROM tarry.awaited)";
+
+/* Reads the job that an early ack has deleted. Its lease contains the other columns. */
+static bool early_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths,
+                       const struct sql_lease *lease)
+{
+    enum { ID, ATTEMPT, UNTIL, CANCEL_REQUESTED, CONSUMER, AWAITED };
+    struct mysql_place place = place_of(lease);
+    struct mysql_row *out = note_place(link, &place, slice_make(row[ID], lengths[ID]), JOB_LEASED);
+    if (!out)
+        return false;
+    link->is_awaited = mysql_number(row[AWAITED]) != 0;
+    out->stored_attempt = out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
+    out->lease_until_ms = mysql_number(row[UNTIL]);
+    out->taken_ms = lease->taken_ms;
+    out->delivery = lease->delivery;
+    out->cancel_requested = mysql_number(row[CANCEL_REQUESTED]) != 0;
+    read_consumer(out, row, lengths, CONSUMER);
+    out->is_deleted = true;
+    return true;
+}
+
 static bool read_early(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    bool is_good = read_acks(link, step, result);
-    for (size_t i = 0; i < link->rows.list.count; i++)
-        link->rows.list.at[i]->is_deleted = true;
-    link->rows.early = link->rows.list.count ? MYSQL_EARLY_DONE : MYSQL_EARLY_MISSED;
-    if (!link->rows.list.count)
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    struct sql_lease lease;
+    link->rows.early = row ? MYSQL_EARLY_DONE : MYSQL_EARLY_MISSED;
+    if (!row)
         link->rows.early_misses = MISSES_AFTER;
-    return is_good;
+    return !row ||
+           (sql_lease_parse(step->call->command->answers[0].lease, &link->context->key, &lease) &&
+            early_read(link, row, libmariadb.mysql_fetch_lengths(result), &lease));
 }
 
 /* Returns whether the only call of the transaction is the ack of one job without special rules. MySQL cannot return
@@ -618,7 +655,10 @@ static bool may_be_early(struct mysql_link *link, const struct named_leases *lea
  * depends on the job: a successor or batches. They are then looked at first. */
 static void append_early(struct mysql_link *link, const struct named_lease *lease)
 {
-    struct buffer *out = mysql_statement(link, read_early);
+    struct buffer *out = mysql_statement_of(
+        link, (struct mysql_step){.read = read_early,
+                                  .call = sql_call_first(link->transaction.plan.calls),
+                                  .repeats = true});
     link->rows.early = MYSQL_EARLY_SENT;
     buffer_append_text(out, mysql_no_wait);
     buffer_append_text(out, "DELETE FROM tarry.job WHERE ");
@@ -627,12 +667,12 @@ static void append_early(struct mysql_link *link, const struct named_lease *leas
                          (long long)lease->taken_ms, (unsigned long long)lease->delivery);
     mysql_append_now(link, out);
     buffer_append_format(
-        out, " AND next_due IS NULL AND batch IS NULL AND own IS NULL RETURNING %s", ack_columns);
+        out, " AND next_due IS NULL AND batch IS NULL AND own IS NULL RETURNING %s", early_columns);
 }
 
 static struct buffer *append_lease_rows(struct mysql_link *link, bool is_ack)
 {
-    struct buffer *out = mysql_statement(link, is_ack ? read_acks : mysql_read_rows);
+    struct buffer *out = mysql_statement_repeated(link, is_ack ? read_acks : mysql_read_rows);
     buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
                          is_ack ? ack_columns : mysql_row_columns);
     return out;
@@ -714,7 +754,7 @@ void mysql_append_locks(struct mysql_link *link)
         return;
     }
     if (link->transaction.has_pushes)
-        buffer_append_text(mysql_statement(link, read_number),
+        buffer_append_text(mysql_statement_repeated(link, read_number),
                            "INSERT INTO tarry.number () VALUES ()");
     (void)snprintf(select, sizeof select, "SELECT %s FROM tarry.job FORCE INDEX (job_id)",
                    mysql_row_columns);
@@ -843,7 +883,7 @@ static bool is_old_key(const struct mysql_row *row)
 /* Appends the deletion of the only id whose job no longer exists. */
 static void append_old_key(struct mysql_link *link, const struct mysql_row *row)
 {
-    struct buffer *out = mysql_statement(link, NULL);
+    struct buffer *out = mysql_statement_repeated(link, NULL);
     buffer_append_format(out,
                          "DELETE FROM tarry.job_key WHERE topic=%u AND id=", topic_number_of(row));
     mysql_quote(out, mysql_row_id(row));
@@ -865,7 +905,7 @@ static void append_old_keys(struct mysql_link *link)
                 buffer_append_byte(out, ')');
             topic = topic_number_of(row);
             count = 0;
-            out = mysql_statement(link, NULL);
+            out = mysql_statement_repeated(link, NULL);
             buffer_append_format(out, "DELETE FROM tarry.server_job_key WHERE topic=%u AND id IN (",
                                  topic);
         }
@@ -954,7 +994,7 @@ static void append_new_keys(struct mysql_link *link)
         if (!row->exists || !row->fresh || row->stored)
             continue;
         if (!out)
-            buffer_append_text(out = mysql_statement(link, NULL),
+            buffer_append_text(out = mysql_statement_repeated(link, NULL),
                                "INSERT INTO tarry.job_key VALUES ");
         else
             buffer_append_byte(out, ',');
@@ -982,7 +1022,7 @@ static void append_inserts(struct mysql_link *link)
         bool has_batches = row_has_batches(row);
         if (!out || is_large || out->len - begun > full || has_steps != had_steps ||
             has_group != had_group || has_batches != had_batches) {
-            out = is_large ? mysql_statement_apart(link) : mysql_statement(link, NULL);
+            out = is_large ? mysql_statement_apart(link) : mysql_statement_repeated(link, NULL);
             if (out->failed)
                 return;
             begun = out->len;

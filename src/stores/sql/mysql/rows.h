@@ -166,7 +166,7 @@ void mysql_append_single_place(struct buffer *out, const struct mysql_place *pla
 /* Runs save the database the parsing of long lists. If a run meets rows that others hold between
  * its own rows, the transaction fails immediately. Its calls are then repeated separately, with
  * each row named individually. */
-enum { MYSQL_RUN_MIN = 16 }; /* for fewer rows, a statement costs more than it saves */
+enum { MYSQL_RUN_MIN = 6 }; /* for fewer rows, a statement costs more than it saves */
 void mysql_append_span(struct buffer *out, const struct mysql_place *first,
                        const struct mysql_place *last);
 /* Prefix of a statement that changes a run. With it, MariaDB does not wait for locks. */

@@ -14,7 +14,7 @@ enum {
     LEASED_MAX = 100,    /* per statement, which searches a list for the number of each row */
     LOOK_BACK_MS = 2000, /* a transaction that lasts this long may commit jobs behind a bound */
     EMPTY_TAKES_MAX = 3, /* per call, if a job is due */
-    MISSES_AFTER = 16    /* takes that do not try numbers that are left */
+    MISSES_AFTER = 16,   /* takes that do not try numbers that are left */
 };
 
 static int64_t bound_of(const struct mysql_link *link, const struct mysql_topic *topic)
@@ -72,7 +72,7 @@ static bool read_delivery(struct mysql_link *link, const struct mysql_step *step
 
 static void append_delivery(struct mysql_link *link)
 {
-    buffer_append_text(mysql_statement(link, read_delivery),
+    buffer_append_text(mysql_statement_repeated(link, read_delivery),
                        "INSERT INTO tarry.number () VALUES ()");
 }
 
@@ -108,11 +108,22 @@ void mysql_takes_keep_numbers(struct mysql_link *link)
     }
 }
 
+/* Returns whether the find of a topic includes the job after those that its takes may get. The jobs
+ * of several levels are not in the order of their due times. */
+static bool finds_next(const struct mysql_link *link, const struct mysql_topic *topic)
+{
+    return link->takes.find_next && !topic->flow && topic->level_count == 1;
+}
+
 static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *topic,
                                    struct sql_call *call, const char *index)
 {
-    struct buffer *out = mysql_statement_of(
-        link, (struct mysql_step){.read = read_take, .topic = topic, .call = call});
+    struct buffer *out =
+        mysql_statement_of(link, (struct mysql_step){.read = read_take,
+                                                     .topic = topic,
+                                                     .call = call,
+                                                     .repeats = true,
+                                                     .is_guess = !call && finds_next(link, topic)});
     buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
     buffer_append_format(
         out,
@@ -152,8 +163,9 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
     mysql_append_now(link, out);
     buffer_append_text(out, " AND j.state=1 AND (j.expire IS NULL OR j.expire>");
     mysql_append_now(link, out);
-    buffer_append_format(out, ") ORDER BY j.level,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
-                         topic->take_max);
+    buffer_append_format(out, ") ORDER BY j.level,j.due,j.seq LIMIT %u FOR UPDATE %s",
+                         topic->take_max + finds_next(link, topic),
+                         finds_next(link, topic) ? "NOWAIT" : "SKIP LOCKED");
 }
 
 static int choice_compare(const void *a, const void *b)
@@ -191,9 +203,19 @@ static void append_chosen(struct mysql_link *link, struct mysql_topic *topic)
     free(places);
 }
 
+/* Returns whether the takes of the transaction may find the next waiting job as well. Other servers
+ * would skip it meanwhile, and an earlier job whose take is rolled back must not be missed. */
+static bool may_find_next(struct mysql_link *link)
+{
+    bool is_locked = link->takes.locks > 0;
+    link->takes.locks -= is_locked;
+    return !is_locked && link->transaction.plan.is_alone && !link->transaction.is_exact;
+}
+
 void mysql_append_takes(struct mysql_link *link)
 {
     size_t before = link->wire.steps.count, most = 0;
+    link->takes.find_next = may_find_next(link);
     link->takes.list.count = 0;
     link->takes.delivery = 0;
     if (!mysql_flow_takes(link))
@@ -447,6 +469,18 @@ static int position_compare(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
+/* Notes the next waiting job of each topic whose find includes it. */
+static void note_next(struct mysql_link *link)
+{
+    if (has_named(link))
+        return;
+    for (size_t i = link->takes.list.count; i-- > 0;) {
+        const struct mysql_taken *taken = &link->takes.list.at[i];
+        if (!taken->call && finds_next(link, taken->topic))
+            taken->topic->left_ms = taken->job.job.due_ms;
+    }
+}
+
 bool mysql_share_takes(struct mysql_link *link)
 {
     bool are_left = !link->takes.delivery;
@@ -473,6 +507,7 @@ bool mysql_share_takes(struct mysql_link *link)
         for (size_t i = 0; i < take->topic_count && !take->id.len && !take->by_priority; i++)
             give(link, &share, take->topics[i]);
     }
+    note_next(link);
     if (link->takes.list.count)
         qsort(link->takes.list.at, link->takes.list.count, sizeof *link->takes.list.at,
               taken_compare);
@@ -692,14 +727,17 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
     if (topic->is_looked[from_start] || !topic->number)
         return;
     topic->is_looked[from_start] = true;
-    topic->next_ms[from_start] = INT64_MAX;
+    topic->next_ms[from_start] = from_start || topic->looks_back ? INT64_MAX : topic->left_ms;
+    if (topic->next_ms[from_start] < INT64_MAX)
+        return;
     if (topic->flow)
         mysql_append_flow_look(link, topic);
     if (topic->flow & MYSQL_FLOW_GROUPS)
         return;
     for (size_t i = 0; i < topic->level_count; i++) {
         out = mysql_statement_of(
-            link, (struct mysql_step){.read = read_look, .topic = topic, .number = from_start});
+            link, (struct mysql_step){
+                      .read = read_look, .topic = topic, .number = from_start, .repeats = true});
         buffer_append_format(out,
                              "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
                              "level=%d AND due>=LEAST(%lld,",

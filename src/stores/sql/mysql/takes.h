@@ -33,6 +33,9 @@ struct mysql_taken { /* A job that a take found. */
 };
 VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
 
+/* Takes that skip locked jobs after one that has met a lock. */
+enum { MYSQL_LOCKS_AFTER = 16 };
+
 struct mysql_takes {
     struct mysql_taken_list list;
     uint64_t delivery; /* the first of MYSQL_NUMBERS for deliveries; 0: of `left` */
@@ -40,6 +43,9 @@ struct mysql_takes {
     /* Numbers that earlier transactions of this connection have reserved and not used. */
     uint64_t left, left_end;
     unsigned misses; /* takes that reserve numbers immediately, since those left were too low */
+    /* The takes of the transaction have found one job more than they may get, and skip none. */
+    bool find_next;
+    unsigned locks; /* takes that skip locked jobs, since an earlier one met a lock */
 };
 
 /* Appends queries that find and lock jobs. */

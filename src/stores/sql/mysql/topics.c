@@ -82,7 +82,7 @@ static bool want(struct mysql_link *link, struct mysql_topic *topic)
     topic->sets_kept = topic->sets_hold = false;
     topic->take_max = 0;
     topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
-    topic->next_ms[0] = topic->next_ms[1] = INT64_MAX;
+    topic->next_ms[0] = topic->next_ms[1] = topic->left_ms = INT64_MAX;
     return topic->is_wanted;
 }
 
@@ -382,11 +382,12 @@ void mysql_append_ticket_topics(struct mysql_link *link, struct buffer *out)
         wanted->count && wanted->count <= TICKET_TOPICS_MAX && topics_are_remembered(link);
     for (size_t i = 0; link->topics.are_in_ticket && i < wanted->count; i++) {
         const struct mysql_topic *topic = wanted->at[i];
-        buffer_append_format(out, " AND (SELECT version FROM tarry.topic WHERE topic=%u)=%llu",
-                             topic->number, (unsigned long long)topic->version);
+        buffer_append_format(out, " JOIN tarry.topic t%zu ON t%zu.topic=%u AND t%zu.version=%llu",
+                             i, i, topic->number, i, (unsigned long long)topic->version);
         if (has_levels)
-            buffer_append_format(out, " AND (SELECT COUNT(*) FROM tarry.level WHERE topic=%u)=%llu",
-                                 topic->number, (unsigned long long)topic->stored_levels);
+            buffer_append_format(
+                out, " AND (SELECT COUNT(*) FROM tarry.level WHERE topic=t%zu.topic)=%llu", i,
+                (unsigned long long)topic->stored_levels);
     }
 }
 

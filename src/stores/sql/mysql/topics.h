@@ -36,6 +36,7 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     int64_t next_ms[2];       /* found by checks: at or above the bound, and from 0 */
     bool is_looked[2];
     bool looks_back; /* its check begins some time before the bound */
+    int64_t left_ms; /* due time of the first job that a take has found and left; INT64_MAX: none */
 };
 /* Returns whether finished jobs of the topic may be kept. */
 static inline bool mysql_topic_keeps(const struct mysql_topic *topic)
@@ -68,7 +69,7 @@ struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t nu
 bool mysql_topics_are_read(const struct mysql_link *link);
 bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
 void mysql_append_topics(struct mysql_link *link);
-/* Appends conditions that hold if the topics of the transaction are as remembered. They then need no
+/* Appends joins that find a row if the topics of the transaction are as remembered. They then need no
  * statement of their own. Appends nothing for many topics and for those that are not remembered. */
 void mysql_append_ticket_topics(struct mysql_link *link, struct buffer *out);
 /* Records that these conditions held, or that one of them may not have held. */

@@ -66,15 +66,15 @@ static bool read_ticket(struct mysql_link *link, const struct mysql_step *step, 
 static void append_quick_ticket(struct mysql_link *link)
 {
     long long ticket = (long long)link->transaction.plan.ticket;
-    struct buffer *out = mysql_statement(link, read_quick_ticket);
+    struct buffer *out = mysql_statement_repeated(link, read_quick_ticket);
     buffer_append_format(
         out,
         "UPDATE tarry.ticket SET number=%lld,at=LAST_INSERT_ID(UNIX_TIMESTAMP()*1000+"
         "TIMESTAMPDIFF(MICROSECOND,NOW(),SYSDATE(3)) DIV 1000+%lld) WHERE server=%lld AND "
-        "number=%lld AND (SELECT adjust_ms FROM tarry.store WHERE one=1)=%lld",
-        ticket, (long long)link->adjust_ms, (long long)link->context->server, ticket - 1,
-        (long long)link->adjust_ms);
+        "number=%lld AND (SELECT s.adjust_ms FROM tarry.store s",
+        ticket, (long long)link->adjust_ms, (long long)link->context->server, ticket - 1);
     mysql_append_ticket_topics(link, out);
+    buffer_append_format(out, " WHERE s.one=1)=%lld", (long long)link->adjust_ms);
 }
 
 /* Reads the time, and sets the ticket unless the transaction changes nothing. */

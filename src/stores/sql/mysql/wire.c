@@ -56,12 +56,19 @@ static bool note_error(struct mysql_link *link)
     unsigned number = libmariadb.mysql_errno(link->mysql);
     const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
-    if (!is_of_the_client && link->wire.step < link->wire.steps.count &&
-        link->wire.steps.at[link->wire.step].is_optional)
+    const struct mysql_step *step =
+        link->wire.step < link->wire.steps.count ? &link->wire.steps.at[link->wire.step] : NULL;
+    if (!is_of_the_client && step && step->is_optional)
         return false; /* all essential changes are committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
             kind = faults[i].kind;
+    if (step && step->repeats && mysql_prepared_stop(&link->prepared, number))
+        kind = SQL_FAULT_OUTDATED;
+    if (step && step->is_guess && kind == SQL_FAULT_PASSING) {
+        link->takes.locks = MYSQL_LOCKS_AFTER;
+        kind = SQL_FAULT_OUTDATED;
+    }
     mysql_note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
                      libmariadb.mysql_sqlstate(link->mysql), libmariadb.mysql_error(link->mysql));
     return is_of_the_client;
@@ -75,11 +82,40 @@ void mysql_pipeline_begin(struct mysql_link *link)
 {
     buffer_clear(&link->wire.text);
     link->wire.steps.count = link->wire.ends.count = link->wire.packet_steps.count = 0;
-    link->wire.packet = link->wire.step = 0;
+    link->wire.packet = link->wire.step = link->wire.begun = 0;
+}
+
+static bool read_prepared(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)result;
+    mysql_prepared_done(&link->prepared, step->number);
+    return true;
+}
+
+/* Adds the preparation of the last statement, which is sent before it. */
+static void prepare_last(struct mysql_link *link, uint64_t form)
+{
+    struct mysql_steps *steps = &link->wire.steps;
+    struct mysql_step step = {.read = read_prepared, .number = form, .repeats = true};
+    if (!mysql_steps_add(steps, steps->at[steps->count - 1]))
+        link->wire.text.failed = true;
+    else
+        steps->at[steps->count - 2] = step;
+}
+
+static void statement_end(struct mysql_link *link)
+{
+    const struct mysql_steps *steps = &link->wire.steps;
+    uint64_t form = 0;
+    if (steps->count && steps->at[steps->count - 1].repeats)
+        form = mysql_prepared_use(&link->prepared, &link->wire.text, link->wire.begun);
+    if (form)
+        prepare_last(link, form);
 }
 
 static struct buffer *statement_begin(struct mysql_link *link, struct mysql_step step, bool apart)
 {
+    statement_end(link);
     size_t begun = link->wire.ends.count ? link->wire.ends.at[link->wire.ends.count - 1] : 0;
     size_t full = link->packet_bytes_max / PACKET_SHARE;
     if (full > PACKET_BYTES)
@@ -91,6 +127,7 @@ static struct buffer *statement_begin(struct mysql_link *link, struct mysql_step
     } else if (link->wire.text.len > begun) {
         buffer_append_byte(&link->wire.text, ';');
     }
+    link->wire.begun = link->wire.text.len;
     if (!mysql_steps_add(&link->wire.steps, step))
         link->wire.text.failed = true;
     return &link->wire.text;
@@ -104,6 +141,11 @@ struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step ste
 struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read)
 {
     return statement_begin(link, (struct mysql_step){.read = read}, false);
+}
+
+struct buffer *mysql_statement_repeated(struct mysql_link *link, mysql_reader *read)
+{
+    return statement_begin(link, (struct mysql_step){.read = read, .repeats = true}, false);
 }
 
 struct buffer *mysql_statement_apart(struct mysql_link *link)
@@ -126,7 +168,8 @@ struct buffer *mysql_statement_changing_apart(struct mysql_link *link, size_t co
 
 struct buffer *mysql_statement_changing(struct mysql_link *link, size_t count)
 {
-    return mysql_statement_of(link, (struct mysql_step){.read = read_changed, .number = count});
+    return mysql_statement_of(
+        link, (struct mysql_step){.read = read_changed, .number = count, .repeats = true});
 }
 
 /* Returns whether the byte is escaped in a quoted text. */
@@ -302,6 +345,7 @@ static enum moved op_more(struct mysql_link *link, int ready)
 
 bool mysql_pipeline_send(struct mysql_link *link)
 {
+    statement_end(link);
     if (link->wire.text.failed || !mysql_ends_add(&link->wire.ends, link->wire.text.len) ||
         !mysql_ends_add(&link->wire.packet_steps, link->wire.steps.count)) {
         mysql_note_no_memory(link);

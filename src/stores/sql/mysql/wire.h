@@ -37,6 +37,8 @@ struct mysql_step {     /* A statement of a pipeline. */
     uint64_t number;
     bool is_procedure; /* returns rows, and then a status that ends the step */
     bool is_optional;  /* after the commit; its failure does not affect the rest */
+    bool repeats;      /* is prepared if its form comes again (prepared.h) */
+    bool is_guess;     /* if it meets a lock, the transaction is repeated without it */
 };
 VECTOR_DECLARE(mysql_steps, struct mysql_step)
 VECTOR_DECLARE(mysql_ends, size_t)
@@ -50,6 +52,7 @@ struct mysql_wire { /* The pipeline in progress. */
     struct mysql_ends ends;         /* end of each packet in `text` */
     struct mysql_ends packet_steps; /* number of steps up to the end of each packet */
     size_t packet, step;
+    size_t begun; /* beginning of the last statement in `text` */
     struct mysql_steps steps;
     enum mysql_op op;
     bool is_started; /* the library's call waits for the socket */
@@ -72,6 +75,7 @@ void mysql_pipeline_begin(struct mysql_link *link);
 /* Begins a statement: the caller appends to the returned text until the next call. The text's
  * `failed` is set if out of memory. `read`: reads the result; NULL: it is not used. */
 struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read);
+struct buffer *mysql_statement_repeated(struct mysql_link *link, mysql_reader *read);
 struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step step);
 /* The statement must change exactly `count` rows, which the transaction has locked. */
 struct buffer *mysql_statement_changing_apart(struct mysql_link *link, size_t count);
