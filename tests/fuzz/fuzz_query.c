@@ -3,7 +3,7 @@
 #include "claim.h"
 
 #include "api/push.h"
-#include "api/topics.h"
+#include "api/settings.h"
 #include "http/query.h"
 #include "queue/door.h"
 

@@ -2,7 +2,7 @@
  * the queue takes, is shown as JSON, and read again it is the same. */
 #include "claim.h"
 
-#include "api/topics.h"
+#include "api/settings.h"
 #include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

@@ -89,7 +89,10 @@ static bool read_body(struct ids_reading *reading)
 
 static bool read_call(struct ids_reading *reading)
 {
-    reading->ids = api_room_for_ids(reading->call->front);
+    struct api_front *api = api_front_of(reading->call->front);
+    if (!api->ids)
+        api->ids = calloc(QUEUE_BATCH_MAX, sizeof *api->ids);
+    reading->ids = api->ids;
     return reading->ids ? read_body(reading)
                         : http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
 }

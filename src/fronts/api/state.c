@@ -17,11 +17,3 @@ struct queue_answer *api_room_for_answers(struct http_front *front)
         api->answers = calloc(QUEUE_BATCH_MAX, sizeof *api->answers);
     return api->answers;
 }
-
-struct slice *api_room_for_ids(struct http_front *front)
-{
-    struct api_front *api = api_front_of(front);
-    if (!api->ids)
-        api->ids = calloc(QUEUE_BATCH_MAX, sizeof *api->ids);
-    return api->ids;
-}

@@ -33,6 +33,5 @@ static inline struct api_consumers *api_consumers_of(const struct http_shared *s
 /* Return the front's room for one call, or NULL if out of memory. */
 struct queue_push *api_room_for_pushes(struct http_front *front);
 struct queue_answer *api_room_for_answers(struct http_front *front);
-struct slice *api_room_for_ids(struct http_front *front);
 
 #endif

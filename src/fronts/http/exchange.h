@@ -183,9 +183,4 @@ void http_change_drop(struct http_exchange *exchange);
 /* Completes the record. `outcome` NULL: success. */
 void http_change_end(struct http_exchange *exchange, const char *outcome);
 
-/* Returns whether the store keeps a history, and answers the call if not. */
-bool http_keeps_history(struct http_exchange *exchange);
-/* The same for finished jobs (keep_finished). */
-bool http_keeps_finished(struct http_exchange *exchange);
-
 #endif

@@ -1,6 +1,6 @@
 #include "monitor/snapshot.h"
 
-#include "api/topics.h"
+#include "api/settings.h"
 #include "base/heap.h"
 #include "base/json_write.h"
 #include "http/state.h"

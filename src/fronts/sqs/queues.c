@@ -2,7 +2,7 @@
  * sources. */
 #include "sqs/settings.h"
 
-#include "api/topics.h"
+#include "api/settings.h"
 #include "base/json_write.h"
 #include "queue/cursor.h"
 

@@ -2,7 +2,7 @@
 #include "api/job_json.h"
 #include "api/json_shape.h"
 #include "api/push.h"
-#include "api/topics.h"
+#include "api/settings.h"
 #include "http/problem.h"
 
 #include "unit/cases.h"

@@ -1,5 +1,5 @@
 #include "api/batch.h"
-#include "api/topics.h"
+#include "api/settings.h"
 #include "http/problem.h"
 #include "http/query.h"
 

@@ -1,4 +1,4 @@
-/* The endpoints that receive a topic's jobs, and their state. */
+/* The target of a topic: the endpoints that receive its jobs, and a sample sent to it. */
 #include "api/routes.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
@@ -48,12 +48,55 @@ static void get_endpoints(struct http_call *call)
     queue_topic(call->front->queue, &topic, http_reply_to(call, on_topic));
 }
 
-const struct http_route api_endpoints_routes[] = {
+/* ---- sending a sample to the target ---- */
+
+static void on_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (status == QUEUE_NOT_FOUND) {
+        http_answer_problem(
+            exchange, PROBLEM_NO_TARGET, 0,
+            "there is no such topic, or it names no target: set 'deliver' in its settings, "
+            "such as {\"deliver\":{\"to\":\"https://shop.example/close-order\"}}");
+    } else if (status != QUEUE_OK) {
+        http_answer_refusal(exchange, status, NULL, 0);
+    } else {
+        buffer_append_slice(http_answer_start(exchange), json);
+        http_answer_end_json(exchange, 200);
+    }
+}
+
+static void test_delivery(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    const struct http_hooks *hooks = front->shared->hooks;
+    if (!http_delivery_is_on(hooks) || !hooks->test) {
+        http_answer_problem(call->exchange, PROBLEM_NO_DELIVERY, 0,
+                            "this server does not deliver: start it with --deliver FILE, a policy "
+                            "file with the allowed hosts");
+        return;
+    }
+    call->exchange->waits = true; /* not in request durations: waits for the target */
+    hooks->test(hooks->ctx, front->reactor, call->topic, call->request->body, on_tested, front,
+                http_exchange_tag(call->exchange));
+}
+
+const struct http_route api_delivery_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_TOPIC_PATH "/endpoints",
      .name = "endpoints",
      .scope = ACCESS_READ,
      .topics = HTTP_TOPICS_PATH,
      .handle = get_endpoints},
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_TOPIC_PATH "/deliver-test",
+     .name = "deliver_test",
+     .scope = ACCESS_ADMIN,
+     .topics = HTTP_TOPICS_PATH,
+     .audit = "sample sent",
+     .handle = test_delivery,
+     .body = HTTP_BODY_JOB},
     {0},
 };

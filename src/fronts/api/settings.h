@@ -1,14 +1,13 @@
 /*
- * topics: listing, reading, pausing, resuming and deleting topics; sending a sample to a target;
- * replacing settings, or changing them by a merge patch. This header declares the conversion of
- * settings between JSON and the queue, which is pure except for the hooks.
+ * settings: the settings of a topic between JSON and the queue: read, written, patched and compared.
+ * Pure except for the hooks.
  *
  * The members `deliver` and `dead_letter` are the topic's extension: one compact JSON object with
  * its members in this order, each only if given. The hooks (front.h) check their content; here they
  * are only extracted from JSON, stored and shown.
  */
-#ifndef TARRY_API_TOPICS_H
-#define TARRY_API_TOPICS_H
+#ifndef TARRY_API_SETTINGS_H
+#define TARRY_API_SETTINGS_H
 
 #include "http/front.h"
 #include "http/query.h"
@@ -38,5 +37,18 @@ void api_settings_write(struct buffer *out, const struct topic_settings *setting
 /* Applies a merge patch to `settings`: appends an object for api_settings_read to `out`. */
 bool api_settings_patch(const struct topic_settings *settings, struct slice patch,
                         struct buffer *out, struct http_fault *fault);
+/* Merges the patch into the settings that the topic has. The extension of `out` is in `extension`. */
+bool api_settings_merge(const struct topic_settings *held, struct slice patch,
+                        struct buffer *extension, struct topic_settings *out,
+                        struct http_fault *fault);
+
+/* Keeps what makes a topic a FIFO queue of SQS in settings that replace those that it has.
+ * `has_order`: they have their own group_order. A new extension is in `out`. */
+bool api_settings_keep_fifo(const struct topic_settings *held, struct topic_settings *settings,
+                            bool has_order, struct buffer *out, struct http_fault *fault);
+
+/* Writes which settings differ, for the audit: "ttl: 60s -> unset; …". */
+void api_settings_write_differences(struct buffer *out, const struct topic_settings *held,
+                                    const struct topic_settings *settings);
 
 #endif
