@@ -156,14 +156,6 @@ void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES])
     hex_emit_bytes(out, digest, SQS_MD5_TEXT_BYTES / 2);
 }
 
-void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES])
-{
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
-    unsigned len = 0;
-    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_sha256(), NULL);
-    hex_emit_bytes(out, digest, SQS_SHA256_TEXT_BYTES / 2);
-}
-
 /* ---- reading ---- */
 
 static struct slice take_text(struct attributes *all, struct json_value value)

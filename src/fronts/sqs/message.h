@@ -49,10 +49,6 @@ bool sqs_handle_read(struct slice text, struct sqs_handle *out);
 
 enum { SQS_ATTRIBUTES_MAX = 10, SQS_ATTRIBUTES_BYTES_MAX = 3500, SQS_MD5_TEXT_BYTES = 32 };
 
-enum { SQS_SHA256_TEXT_BYTES = 64 };
-
-/* Writes the SHA-256 as lower-case hex. */
-void sqs_sha256(struct slice bytes, char out[SQS_SHA256_TEXT_BYTES]);
 /* Writes the MD5 as lower-case hex. */
 void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES]);
 

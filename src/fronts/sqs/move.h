@@ -48,6 +48,8 @@ struct sqs_move {
     char reason[48];                  /* the reason of FAILED; otherwise empty */
 };
 
+/* Creates a unique handle for a task of this source. */
+void sqs_move_handle(struct slice source, char out[SQS_MOVE_HANDLE_BYTES]);
 /* Returns the source in a handle; empty if the text is not a handle. */
 struct slice sqs_move_handle_source(struct slice handle);
 /* Returns the id of a source's job of this kind. */
@@ -56,6 +58,8 @@ struct slice sqs_move_id(const char *kind, struct slice source, char out[JOB_ID_
 extern const struct slice sqs_move_meta;
 bool sqs_move_is_own(struct slice meta);
 
+/* Returns the status as SQS names it: "RUNNING". */
+const char *sqs_move_status_name(enum sqs_move_status status);
 /* Appends the task's members as an object without its closing brace. */
 void sqs_move_write(const struct sqs_move *move, struct buffer *out);
 /* Returns false if the object is not a task. */
@@ -83,6 +87,8 @@ struct sqs_move_entry {
 void sqs_move_log_write(const struct sqs_move *move, struct slice history,
                         const struct sqs_move_entry *entries, size_t count, struct buffer *out);
 
+/* Returns the array of tasks in the log; JSON_NONE if the log is invalid. */
+struct json_value sqs_move_log_tasks(struct slice log);
 /* Reads the tasks; an invalid log contains no tasks. The task with the handle of `move` goes to
  * `move`, which is otherwise unchanged; other tasks go to `history`, each preceded by a comma. */
 void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buffer *history);

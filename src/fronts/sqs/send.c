@@ -1,5 +1,6 @@
 /* send: creates jobs from messages, single or in a batch. */
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "sqs/message.h"
@@ -7,7 +8,10 @@
 #include "sqs/settings.h"
 
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <stdio.h>
+
+enum { SHA256_TEXT_BYTES = 64 };
 
 enum { GROUP_BYTES_MAX = 128 };
 
@@ -89,14 +93,23 @@ static bool check_fifo_entry(struct json_value entry, const struct sqs_numbers *
                          "MessageDeduplicationId provided explicitly");
 }
 
+/* Writes the SHA-256 as lower-case hex. */
+static void write_sha256(struct slice bytes, char out[SHA256_TEXT_BYTES])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    unsigned len = 0;
+    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_sha256(), NULL);
+    hex_emit_bytes(out, digest, SHA256_TEXT_BYTES / 2);
+}
+
 /* Reads the deduplication id of a message of a FIFO queue, or computes it from the body. */
 static bool read_once(struct json_value entry, struct slice body, struct buffer *text,
                       struct slice *out, struct sqs_error *error)
 {
     struct json_value id = sqs_member(entry, "MessageDeduplicationId");
-    char hash[SQS_SHA256_TEXT_BYTES];
+    char hash[SHA256_TEXT_BYTES];
     if (!id.kind) {
-        sqs_sha256(body, hash);
+        write_sha256(body, hash);
         *out = buffer_append_copy(text, slice_make(hash, sizeof hash));
         return true;
     }
@@ -114,14 +127,14 @@ static bool read_once(struct json_value entry, struct slice body, struct buffer 
 static struct slice job_once(const struct sqs_numbers *queue, struct slice group, struct slice id,
                              struct buffer *text)
 {
-    char hash[SQS_SHA256_TEXT_BYTES];
+    char hash[SHA256_TEXT_BYTES];
     size_t start = text->len;
     if (!queue->once_by_group)
         return id;
     buffer_append_slice(text, group);
     buffer_append_byte(text, ' ');
     buffer_append_slice(text, id);
-    sqs_sha256(slice_make(text->at + start, text->len - start), hash);
+    write_sha256(slice_make(text->at + start, text->len - start), hash);
     text->len = start;
     return buffer_append_copy(text, slice_make(hash, sizeof hash));
 }
