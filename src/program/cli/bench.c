@@ -7,8 +7,8 @@
 #include "cli/credentials.h"
 #include "cli/terminal.h"
 #include "cli/url.h"
+#include "load/body.h"
 #include "load/http.h"
-#include "load/stamp.h"
 #include "net/tls.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
  * load: loads a queue server as heavily as one thread can, and reports what it measured.
  *
  * There are two kinds of connections. Pushers keep `pipeline` requests in flight (or follow a given
- * rate). Consumers take ready jobs and ack them. Each job's body holds its due time (stamp.h), so
+ * rate). Consumers take ready jobs and ack them. Each job's body holds its due time (body.h), so
  * that lateness needs neither a table nor a second clock: it is the time of receipt minus (time of
  * sending + delay). Since the server cannot start counting before the sending, this never makes a
  * server look more punctual than it is.

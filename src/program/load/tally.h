@@ -11,8 +11,8 @@
 #ifndef TARRY_LOAD_TALLY_H
 #define TARRY_LOAD_TALLY_H
 
+#include "load/body.h"
 #include "load/load.h"
-#include "load/stamp.h"
 
 #include <stdio.h>
 

@@ -26,23 +26,6 @@ struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number)
                : NULL;
 }
 
-void fsck_exam_fini(struct fsck_exam *exam)
-{
-    for (uint32_t i = 0; exam->runs && i < exam->catalog.run_count; i++) {
-        run_close(exam->runs[i].run);
-        alive_fini(&exam->runs[i].alive);
-        alive_fini(&exam->runs[i].pending);
-        free(exam->runs[i].topics);
-    }
-    for (uint32_t i = 0; exam->tables && i < exam->catalog.key_count; i++)
-        keys_close(exam->tables[i]);
-    free(exam->runs);
-    free(exam->tables);
-    free(exam->is_table_bad);
-    fsck_topics_fini(&exam->topics);
-    catalog_fini(&exam->catalog);
-}
-
 /* ---- runs without a catalog ---- */
 
 struct listing {

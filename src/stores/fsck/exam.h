@@ -1,12 +1,12 @@
 /*
  * exam: the examination of a shard, and declarations shared by the files of this room.
  *
- *   fsck      a directory, its shards one after the other, whether they agree about topics; the log
+ *   fsck      a directory, its shards one after the other, whether they agree about topics
+ *   log       the log: its manifest and files, every batch and record
  *   owner     the shard that the files of a directory belong to
  *   read      reading, with retries if the disk fails
  *   catalog   the catalog, and unreferenced files
- *   runs      runs: every slot in order, every alive record
- *   keys      key tables: in order, complete
+ *   runs      runs: every slot in order, every alive record; key tables: in order, complete
  *   topics    recounting the topics
  *   replay    replaying the log on top of the runs, through the engine
  *   repair    rewriting derived files
@@ -147,18 +147,19 @@ int fsck_catalog_orphans(struct fsck_exam *exam);
 int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, const char *name));
 /* Returns the examination of a run, or NULL if it is not in the catalog. */
 struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number);
-void fsck_exam_fini(struct fsck_exam *exam);
+
+/* ---- log ---- */
+/* Examines the log. If nothing is known about the runs, records that refer to them are
+ * meaningless. Returns 0 or -ENOMEM or similar. */
+int fsck_log(struct fsck_exam *exam);
 
 /* ---- runs ---- */
+/* Examines the runs, then their key tables. */
 int fsck_runs(struct fsck_exam *exam);
-uint64_t fsck_mix(uint64_t hash, uint32_t slot);
 /* Decodes a record. Returns false if it is damaged or not the record of a job. */
 bool fsck_decode(struct slice bytes, struct record *out);
 /* Returns the hash of a record's key. */
 struct hash128 fsck_key_of(const struct fsck_exam *exam, const struct record *record);
-
-/* ---- keys ---- */
-int fsck_keys(struct fsck_exam *exam);
 
 /* ---- topics ---- */
 struct fsck_topic *fsck_topics_find(const struct fsck_topics *topics, struct slice name);
