@@ -54,11 +54,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     buffer_init(&lines, 1 << 24);
     buffer_init(&scratch, 1 << 24);
     read_line(text);
-    if (dump_write_page(&lines, text, &scratch, &jobs, cursor))
+    if (dump_write_page(&lines, text, false, &scratch, &jobs, cursor))
         check_lines(buffer_slice(&lines), jobs);
     buffer_clear(&lines);
     jobs = 0;
-    if (dump_write_finished_page(&lines, text, &jobs, cursor))
+    if (dump_write_page(&lines, text, true, &scratch, &jobs, cursor))
         check_lines(buffer_slice(&lines), jobs);
     buffer_clear(&lines);
     if (dump_write_topic(&lines, text))

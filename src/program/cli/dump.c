@@ -327,6 +327,16 @@ static bool write_line(struct buffer *out, struct json_value job, struct buffer 
     return true;
 }
 
+/* Writes a finished job as it is. */
+static bool write_finished(struct buffer *out, struct json_value job)
+{
+    if (job.kind != JSON_OBJECT)
+        return false;
+    append_in_line(out, job.raw);
+    buffer_append_byte(out, '\n');
+    return true;
+}
+
 /* Reads the cursor of a page, and writes it as a line unless it is the last one. */
 static bool write_cursor(struct buffer *out, struct json_value page, struct json_value topic,
                          const char *members, char cursor[DUMP_CURSOR_BYTES_MAX])
@@ -345,8 +355,8 @@ static bool write_cursor(struct buffer *out, struct json_value page, struct json
     return true;
 }
 
-bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
-                     uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX])
+bool dump_write_page(struct buffer *out, struct slice answer, bool is_finished,
+                     struct buffer *scratch, uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX])
 {
     struct json_value page, list, job, topic = {0};
     struct json_cursor at = {0};
@@ -354,29 +364,10 @@ bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scr
     if (!json_check(answer, &page, NULL) || (list = json_member(page, "jobs")).kind != JSON_ARRAY)
         return false;
     while (json_next_item(list, &at, &job)) {
-        if (!write_line(out, job, scratch))
+        if (!(is_finished ? write_finished(out, job) : write_line(out, job, scratch)))
             return false;
         topic = json_member(job, "topic");
         ++*jobs;
     }
-    return write_cursor(out, page, topic, "", cursor);
-}
-
-bool dump_write_finished_page(struct buffer *out, struct slice answer, uint64_t *jobs,
-                              char cursor[DUMP_CURSOR_BYTES_MAX])
-{
-    struct json_value page, list, job, topic = {0};
-    struct json_cursor at = {0};
-    cursor[0] = '\0';
-    if (!json_check(answer, &page, NULL) || (list = json_member(page, "jobs")).kind != JSON_ARRAY)
-        return false;
-    while (json_next_item(list, &at, &job)) {
-        if (job.kind != JSON_OBJECT)
-            return false;
-        append_in_line(out, job.raw);
-        buffer_append_byte(out, '\n');
-        topic = json_member(job, "topic");
-        ++*jobs;
-    }
-    return write_cursor(out, page, topic, ",\"state\":\"finished\"", cursor);
+    return write_cursor(out, page, topic, is_finished ? ",\"state\":\"finished\"" : "", cursor);
 }

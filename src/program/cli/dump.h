@@ -75,16 +75,13 @@ void dump_write_end(struct buffer *out, size_t topics, const struct dump_content
 void dump_write_finished_begin(struct buffer *out, const char *topic);
 
 /* Append lines from the server's answers. dump_write_topic takes the answer for a topic.
- * dump_write_page takes a list with bodies in base64 and writes its jobs, and a cursor if more
- * follow (else `cursor` is empty). Return false if the answer has another form. */
+ * dump_write_page takes a list with bodies in base64, or of finished jobs, which are written as they
+ * are. It writes the jobs, and a cursor if more follow (else `cursor` is empty). Return false if the answer has another form. */
 bool dump_write_topic(struct buffer *out, struct slice answer);
 /* The same for the groups of a list that have settings. `cursor` is that of the next page, or empty. */
 bool dump_write_groups(struct buffer *out, const char *topic, struct slice answer,
                        char cursor[DUMP_CURSOR_BYTES_MAX]);
-bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
-                     uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX]);
-/* The same for a list of finished jobs, which are written as they are. */
-bool dump_write_finished_page(struct buffer *out, struct slice answer, uint64_t *jobs,
-                              char cursor[DUMP_CURSOR_BYTES_MAX]);
+bool dump_write_page(struct buffer *out, struct slice answer, bool is_finished,
+                     struct buffer *scratch, uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX]);
 
 #endif

@@ -424,11 +424,9 @@ static int export_page(struct export *export, const char *name)
     if (exit_code != CLI_OK)
         return exit_code;
     struct slice answer = buffer_slice(&export->client.answer);
-    if (!(state->is_finished_part
-              ? dump_write_finished_page(&export->lines, answer, &state->written.finished,
-                                         state->cursor)
-              : dump_write_page(&export->lines, answer, &export->scratch, &state->written.jobs,
-                                state->cursor)))
+    uint64_t *written = state->is_finished_part ? &state->written.finished : &state->written.jobs;
+    if (!dump_write_page(&export->lines, answer, state->is_finished_part, &export->scratch, written,
+                         state->cursor))
         return not_ours(export);
     retry_reset(&export->retry);
     progress_show(state->written.jobs + state->written.finished, export->jobs_total, -1);

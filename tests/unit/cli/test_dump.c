@@ -161,7 +161,7 @@ CLAIM(a_job_comes_out_of_a_dump_as_it_went_in)
         buffer_clear(&arena);
         buffer_clear(&meta);
         write_answer(&answer, &job.job, "null");
-        assert_true(dump_write_page(&lines, buffer_slice(&answer), &scratch, &jobs, cursor));
+        assert_true(dump_write_page(&lines, buffer_slice(&answer), false, &scratch, &jobs, cursor));
         assert_true(jobs == 1 && cursor[0] == '\0');
         struct slice text = slice_make(lines.at, lines.len - 1);
         assert_int_equal(lines.at[lines.len - 1], '\n');
@@ -203,7 +203,7 @@ CLAIM(a_content_type_of_other_bytes_can_be_pushed_again)
         buffer_init(&arena, 1 << 16);
         buffer_init(&meta, JOB_META_BYTES_MAX);
         write_answer(&answer, &job, "null");
-        assert_true(dump_write_page(&line, buffer_slice(&answer), &scratch, &jobs, cursor));
+        assert_true(dump_write_page(&line, buffer_slice(&answer), false, &scratch, &jobs, cursor));
         assert_true(json_check(slice_make(line.at, line.len - 1), &value, NULL));
         assert_non_null(buffer_reserve(&arena, 2 * line.len + 64));
         if (!api_item_parse(value, &push, NULL, &arena, &meta, NULL, &fault))
@@ -285,7 +285,7 @@ CLAIM(a_page_has_the_cursor_of_the_next_one)
     buffer_init(&scratch, 1 << 20);
     make_job(&random, &job);
     write_answer(&answer, &job.job, "\"next-1\"");
-    assert_true(dump_write_page(&lines, buffer_slice(&answer), &scratch, &jobs, cursor));
+    assert_true(dump_write_page(&lines, buffer_slice(&answer), false, &scratch, &jobs, cursor));
     assert_string_equal(cursor, "next-1");
     const char *second = (const char *)memchr(lines.at, '\n', lines.len) + 1;
     dump_read(slice_make(second, (size_t)(lines.at + lines.len - second) - 1), &line);
@@ -318,7 +318,7 @@ CLAIM(an_invalid_page_is_rejected)
         char cursor[DUMP_CURSOR_BYTES_MAX];
         uint64_t jobs = 0;
         CASE_HOLDS(answers[i],
-                   !dump_write_page(&lines, slice_of(answers[i]), &scratch, &jobs, cursor));
+                   !dump_write_page(&lines, slice_of(answers[i]), false, &scratch, &jobs, cursor));
     }
     buffer_fini(&lines);
     buffer_fini(&scratch);
@@ -337,9 +337,9 @@ CLAIM(line_breaks_of_an_answer_do_not_break_a_line)
     assert_string_equal(out.at,
                         "{\"topic\":\"a\",\"settings\":{\"priority\":  7},\"paused\":false}\n");
     buffer_clear(&out);
-    assert_true(dump_write_finished_page(
-        &out, slice_of("{\"jobs\":[{\"topic\":\"a\"\n,\"id\":\"1\"}],\"cursor\":null}"), &jobs,
-        cursor));
+    assert_true(dump_write_page(
+        &out, slice_of("{\"jobs\":[{\"topic\":\"a\"\n,\"id\":\"1\"}],\"cursor\":null}"), true, NULL,
+        &jobs, cursor));
     buffer_append_byte(&out, '\0');
     assert_string_equal(out.at, "{\"topic\":\"a\" ,\"id\":\"1\"}\n");
     assert_int_equal(jobs, 1);
@@ -363,7 +363,7 @@ CLAIM(a_dump_keeps_callbacks_and_omits_internal_metas)
     uint64_t jobs = 0;
     buffer_init(&lines, 4096);
     buffer_init(&scratch, 4096);
-    assert_true(dump_write_page(&lines, slice_of(answer), &scratch, &jobs, cursor));
+    assert_true(dump_write_page(&lines, slice_of(answer), false, &scratch, &jobs, cursor));
     buffer_append_byte(&lines, 0);
     assert_string_equal(lines.at, expected);
     buffer_fini(&lines);
