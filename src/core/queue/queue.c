@@ -42,6 +42,11 @@ void queue_report_as(struct queue *inner, struct queue *outer)
     inner->on_ready_owner = inner->on_event_owner = outer;
 }
 
+uint64_t queue_counts_jobs(const struct queue_counts *counts)
+{
+    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return slice_compare(((const struct queue_topic *)a)->name,

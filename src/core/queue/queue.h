@@ -544,6 +544,8 @@ struct queue_counts {
     uint64_t
         held; /* ready jobs that a limit, a rate, a pause of their group or a hold keeps from delivery */
 };
+/* Returns the number of jobs in all states, without kept ones. */
+uint64_t queue_counts_jobs(const struct queue_counts *counts);
 
 /* Why a kept job was dropped before its time. */
 enum queue_drop { QUEUE_DROP_NUMBER = 0, QUEUE_DROP_BYTES, QUEUE_DROP_UNREADABLE, QUEUE_DROPS };

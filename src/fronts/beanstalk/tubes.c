@@ -91,17 +91,11 @@ static const struct {
     {BEANSTALK_PAUSE_TUBE, "cmd-pause-tube"},
 };
 
-static bool has_jobs(const struct queue_topic *topic)
-{
-    const struct queue_counts *counts = &topic->counts;
-    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead > 0;
-}
-
 /* Returns true if the tube must be added to those in front->tubes. A tube exists while it has jobs,
  * or while a client uses or watches it. */
 static bool is_shown(const struct beanstalk_front *front, const struct queue_topic *topic)
 {
-    return !beanstalk_topic_is_own(topic->name) && has_jobs(topic) &&
+    return !beanstalk_topic_is_own(topic->name) && queue_counts_jobs(&topic->counts) &&
            !beanstalk_tubes_find(&front->tubes, topic->name);
 }
 

@@ -99,8 +99,7 @@ static void show_topic(struct shown_topic *shown, const struct queue_topic *topi
     shown->counts = topic->counts;
     shown->totals = topic->totals;
     shown->oldest_ready_due_ms = topic->oldest_ready_due_ms;
-    shown->jobs = topic->counts.delayed + topic->counts.retrying + topic->counts.ready +
-                  topic->counts.leased + topic->counts.dead;
+    shown->jobs = queue_counts_jobs(&topic->counts);
     shown->paused = topic->paused;
     shown->has_soon = false;
     shown->groups = topic->groups;

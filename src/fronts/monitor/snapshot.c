@@ -97,12 +97,6 @@ static double activity_of(const struct monitor_sample_topic *topic)
     return sum;
 }
 
-static uint64_t jobs_of(const struct monitor_sample_topic *topic)
-{
-    const struct queue_counts *counts = &topic->figures.counts;
-    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-}
-
 /* Returns whether the first topic is dropped before the other. */
 static inline bool is_less_busy(const struct monitor_sample_topic *const *one,
                                 const struct monitor_sample_topic *const *other)
@@ -110,8 +104,10 @@ static inline bool is_less_busy(const struct monitor_sample_topic *const *one,
     double activity = activity_of(*one), others = activity_of(*other);
     if (activity < others || activity > others)
         return activity < others;
-    if (jobs_of(*one) != jobs_of(*other))
-        return jobs_of(*one) < jobs_of(*other);
+    uint64_t jobs = queue_counts_jobs(&(*one)->figures.counts),
+             others_jobs = queue_counts_jobs(&(*other)->figures.counts);
+    if (jobs != others_jobs)
+        return jobs < others_jobs;
     return slice_compare((*one)->name, (*other)->name) > 0;
 }
 HEAP_DECLARE(busy_topics, const struct monitor_sample_topic *, is_less_busy, heap_place_unused)

@@ -82,17 +82,11 @@ static void evaluate_held(struct monitor_status *status, const struct monitor_st
         found(status, MONITOR_HELD_GROUPS, topic, now_ms - topic->stopped_ms);
 }
 
-static uint64_t jobs_of(const struct monitor_sample_topic *topic)
-{
-    const struct queue_counts *counts = &topic->figures.counts;
-    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-}
-
 static void evaluate_topic(struct monitor_status *status, const struct monitor_status_input *input,
                            const struct monitor_sample_topic *topic)
 {
     const struct queue_counts *counts = &topic->figures.counts;
-    uint64_t jobs = jobs_of(topic);
+    uint64_t jobs = queue_counts_jobs(&topic->figures.counts);
     status->topics++;
     status->jobs += jobs;
     /* Held jobs wait for a limit, not for a worker. */
@@ -110,10 +104,15 @@ static void evaluate_topic(struct monitor_status *status, const struct monitor_s
 static void found_full(struct monitor_status *status, const struct monitor_sample *sample)
 {
     const struct monitor_sample_topic *most = NULL;
-    for (size_t i = 0; i < sample->topic_count; i++)
-        if (jobs_of(&sample->topics[i]) > (most ? jobs_of(most) : 0))
+    uint64_t most_jobs = 0;
+    for (size_t i = 0; i < sample->topic_count; i++) {
+        uint64_t jobs = queue_counts_jobs(&sample->topics[i].figures.counts);
+        if (jobs > most_jobs) {
             most = &sample->topics[i];
-    found(status, most ? MONITOR_FULL_OF : MONITOR_FULL, most, most ? (int64_t)jobs_of(most) : 0);
+            most_jobs = jobs;
+        }
+    }
+    found(status, most ? MONITOR_FULL_OF : MONITOR_FULL, most, (int64_t)most_jobs);
 }
 
 static void evaluate_store(struct monitor_status *status, const struct monitor_sample *sample)

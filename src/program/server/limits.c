@@ -188,12 +188,9 @@ static void on_looked(void *owner, uint64_t tag, const struct queue_reply *reply
 {
     struct limits *limits = owner;
     (void)tag;
-    for (size_t i = 0; i < reply->topic_count; i++) {
-        const struct queue_counts *counts = &reply->topics[i].counts;
+    for (size_t i = 0; i < reply->topic_count; i++)
         quota_look_topic(limits->quota, reply->topics[i].name,
-                         counts->delayed + counts->retrying + counts->ready + counts->leased +
-                             counts->dead);
-    }
+                         queue_counts_jobs(&reply->topics[i].counts));
     quota_look_end(limits->quota, reply->status == QUEUE_OK);
     limits->is_looking = false;
 }

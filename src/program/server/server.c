@@ -753,10 +753,8 @@ static void log_ready(void *owner, uint64_t tag, const struct queue_reply *reply
     struct server *server = owner;
     uint64_t jobs = 0;
     (void)tag;
-    for (size_t i = 0; i < reply->topic_count; i++) {
-        const struct queue_counts *counts = &reply->topics[i].counts;
-        jobs += counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    }
+    for (size_t i = 0; i < reply->topic_count; i++)
+        jobs += queue_counts_jobs(&reply->topics[i].counts);
     log_listening(server, reply->topic_count, jobs);
     http_shared_set_ready(server->http, true);
     process_notify("READY=1");

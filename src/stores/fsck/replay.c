@@ -243,17 +243,12 @@ static bool has_job(struct fsck_replay *replay, struct hash128 key)
     return known == ENGINE_KNOWN_JOB || (stray && find_live_slot(replay->exam, stray->slot, &slot));
 }
 
-static uint64_t jobs_of(const struct queue_counts *counts)
-{
-    return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-}
-
 /* Returns the number of jobs in the topic's totals that do not exist; negative if there are more
  * jobs than in the totals. */
 static int64_t missing_of(const struct queue_topic *topic)
 {
     return (int64_t)(topic->totals.pushed - topic->totals.acked - topic->totals.cancelled -
-                     topic->totals.expired - jobs_of(&topic->counts));
+                     topic->totals.expired - queue_counts_jobs(&topic->counts));
 }
 
 /* ---- records ---- */
@@ -365,7 +360,7 @@ static bool replay_topic(struct fsck_replay *replay, struct record *record)
     struct queue_topic topic;
     const bool is_there = engine_topic_show(replay->engine, about->topic, replay->now, &topic);
 
-    if (is_there && !about->exists && jobs_of(&topic.counts)) {
+    if (is_there && !about->exists && queue_counts_jobs(&topic.counts)) {
         if (!replay->is_unsure)
             replay_complain(replay, "a topic is removed that has jobs");
         return note_notified(replay, about->topic);
@@ -471,7 +466,7 @@ static void check_totals(const struct fsck_replay *replay, const struct queue_to
              "the totals of topic '%.*s' do not add up: %" PRIu64 " pushed, %" PRIu64
              " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " present",
              (int)topic->name.len, topic->name.at, totals->pushed, totals->acked, totals->cancelled,
-             totals->expired, jobs_of(&topic->counts));
+             totals->expired, queue_counts_jobs(&topic->counts));
     replay_find(replay, (struct record_place){0},
                 missing_of(topic) > 0 ? FSCK_SALVAGE : FSCK_RESTORE, text);
 }
