@@ -467,3 +467,15 @@ def test_a_push_to_lines_that_grow_is_one_command_for_each(shard):
     found = commands(shard, lambda: shard.push("t", *[job(f"{name}-2", group=name) for name in NAMES]))
     assert found["cmdstat_zadd"] == 40 and sum(found.values()) < 55
     shard.check = True
+
+
+def test_turns_that_all_move_stay_out_of_the_compact_form(shard):
+    """With 100 groups, a search of the compact form from end to end costs more than the take itself."""
+    shard.check = False
+    shard.push("t", *[job(f"{name}-{number}", group=f"g{name}") for name in range(100) for number in range(3)])
+    for _ in range(2):
+        taken = shard.take("t", 100)
+        assert len({found.group for found in taken}) == 100
+        shard.answer(*[(ACK, found.delivery) for found in taken])
+        assert shard.client.object("ENCODING", f"{shard.tag}:turns:t:100") == b"skiplist"
+    shard.must_be_sound()

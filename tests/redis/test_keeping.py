@@ -204,14 +204,14 @@ def test_a_shorter_time_for_all_jobs_costs_no_more_pages(shard):
     assert len(pages(shard)) == 4 and listed(shard) == named(*range(149, -1, -1), *range(1149, 999, -1))
 
 
-@pytest.mark.parametrize(("ident", "result", "most"), [("generated", b"", 110), ("generated", b"\0" + b"r" * 200, 330), ("own", b"", 120)], ids=["generated", "result", "own"])
+@pytest.mark.parametrize(("ident", "result", "most"), [("generated", (), 110), ("generated", (b"\0" + b"r" * 200,), 330), ("own", (), 120)], ids=["generated", "result", "own"])
 def test_a_kept_job_takes_little_memory(shard, ident, result, most):
     keep(shard, ms=DAY)
     shard.check = False
     idents = [b"\1" + n.to_bytes(6, "big") + (n * 2654435761 % 2**80).to_bytes(10, "big") if ident == "generated" else b"customer-%017d" % n for n in range(20_000)]
     for at in range(0, len(idents), 500):
         shard.push("t", *[job(each, b"body") for each in idents[at:at + 500]])
-        shard.answer(*[(ACK, found.delivery, 0, b"", result) for found in shard.take("t", 500, consumer="worker-12")])
+        shard.answer(*[(ACK, found.delivery, 0, b"", *result) for found in shard.take("t", 500, consumer="worker-12")])
     assert shard.stats("t").finished == len(idents)
     used = sum(shard.client.memory_usage(key, samples=0) for key in shard.client.scan_iter(f"{shard.tag}:*", count=1000))
     assert used / len(idents) < most

@@ -594,6 +594,12 @@ local function turn_in(load, text, name)
     return load .. sub(text, PASS_AT, PASS_AT + 5) .. sub(text, GROUP_BYTES + 3) .. name
 end
 
+-- Moves entries of T:turns, by priority. They are added first: a key that is never empty does not take Redis' compact form again (flow.swell).
+local function turns_move(t, out, into)
+    for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
+    for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
+end
+
 -- Releases jobs of groups without settings that have their turn and ready jobs of one priority, or no ready jobs and nothing to wait for, or that get their turn
 -- in a strict topic: this needs no tables. `times`: jobs of each. Returns the names of the others.
 local function release_open(t, names, times)
@@ -626,15 +632,14 @@ local function release_open(t, names, times)
             loads[in_flight] = loads[in_flight] or pack('>I6', in_flight * STEP)
             if not flights[left] then loads[left], flights[left] = loads[left] or pack('>I6', left * STEP), pack('>BI4', IN_TURNS, left) end
             local at = #to
-            from[#from + 1], to[at + 1], to[at + 2] = turn_in(loads[in_flight], text, name), '0', turn_in(loads[left], text, name)
+            if left < in_flight then from[#from + 1], to[at + 1], to[at + 2] = turn_in(loads[in_flight], text, name), '0', turn_in(loads[left], text, name) end
             at = #stored
             stored[at + 1], stored[at + 2] = name, flights[left] .. sub(text, 6)
         else
             others[#others + 1] = name
         end
     end
-    for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
-    for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
+    turns_move(t, out, into)
     call_many('HSET', t.groups, stored)
     call_many('HDEL', t.groups, gone)
     t.flow.open, t.flow.shut[GROUP_ORDER] = t.flow.open + opened, t.flow.shut[GROUP_ORDER] - opened
@@ -826,8 +831,8 @@ function flow.round_end(t, priority, round, keys, lines, count_of, places)
         end
         stored[at - 1], open, shut = name, open - ready, shut + left
     end
-    call_many('ZREM', t.turns .. priority, out)
     call_many('ZADD', t.turns .. priority, into)
+    call_many('ZREM', t.turns .. priority, out)
     call_many('HSET', t.groups, stored)
     if #emptied > 0 then call('DEL', unpack(emptied)) end
     call_many('ZREM', t.priorities, lanes)
@@ -946,8 +951,7 @@ local function groups_settle(t)
             gone[#gone + 1], g.is_stored = g.name, false
         end
     end
-    for priority, members in pairs(out) do call_many('ZREM', t.turns .. priority, members) end
-    for priority, words in pairs(into) do call_many('ZADD', t.turns .. priority, words) end
+    turns_move(t, out, into)
     call_many('HSET', t.groups, stored)
     call_many('HDEL', t.groups, gone)
     call_many('ZADD', t.wakes, asleep)

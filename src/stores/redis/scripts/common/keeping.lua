@@ -162,29 +162,24 @@ end
 
 -- ---- a kept job ----
 
-local function counted(form, text)
-    return text ~= '' and pack(form, #text, text) or ''
-end
-
 -- Packs a job that has ended (README.md, "Kept jobs"). `number`, `ends`: its place.
 local function value_of(t, j, outcome, number, ends, result)
-    local keeps_body, type, meta, body = settings_of(t).keep_body, '', '', ''
+    local keeps_body, flags, texts, type, body = settings_of(t).keep_body, 0, '', '', ''
     if keeps_body or j.flags % 8 >= 4 then
         local _
-        _, type, meta, body = keeping.parts(j.flags, j.record)
+        _, type, texts, body = keeping.parts(j.flags, j.record)
+        if texts ~= '' then flags = META end
     end
     local started, history = keeping.history_of(t, j)
     local duration = outcome == keeping.acked and max(0, now - started) or 0
-    local batch = batches.encoded(j.flags, j.record)
-    local flags = (meta ~= '' and META or 0) + (j.consumer ~= '' and CONSUMER or 0) + (history ~= '' and HISTORY or 0) + (j.progress ~= '' and PROGRESS or 0)
-        + (result and RESULT or 0) + (batch ~= '' and BATCH or 0)
-    if keeps_body then
-        flags = flags + (type ~= '' and TYPE or 0) + BODY
-    else
-        type, body = '', ''
-    end
-    return pack(HEAD, flags, outcome, number, ends, now, j.attempt, min(duration, 2 ^ 32 - 1)) .. meta .. counted('>Bc0', j.consumer) .. counted('>I2c0', history)
-        .. counted('>I2c0', j.progress) .. (result and counted('>I4c0', result) or '') .. counted('>I2c0', batch) .. type .. body
+    local batch = j.flags % 32 >= batches.RECORD and batches.encoded(j.flags, j.record) or ''
+    if j.consumer ~= '' then flags, texts = flags + CONSUMER, texts .. char(#j.consumer) .. j.consumer end
+    if history ~= '' then flags, texts = flags + HISTORY, texts .. pack('>I2', #history) .. history end
+    if j.progress ~= '' then flags, texts = flags + PROGRESS, texts .. pack('>I2', #j.progress) .. j.progress end
+    if result then flags, texts = flags + RESULT, texts .. pack('>I4', #result) .. result end
+    if batch ~= '' then flags, texts = flags + BATCH, texts .. pack('>I2', #batch) .. batch end
+    if keeps_body then flags, texts = flags + (type ~= '' and TYPE or 0) + BODY, texts .. type .. body end
+    return pack(HEAD, flags, outcome, number, ends, now, j.attempt, min(duration, 2 ^ 32 - 1)) .. texts
 end
 
 -- Keeps a job, removed from everywhere, whose value is known.

@@ -89,7 +89,7 @@ local function index_change(t, k, command, ids, places)
     if k.buckets > #ids then -- hardly any two are in one bucket
         for i = 1, #ids do
             local id = ids[i]
-            local key = t.done .. bucket_of(k, id)
+            local key = t.done .. text_of(bucket_of(k, id))
             if places then call(command, key, id, places[i]) else call(command, key, id) end
         end
         return
@@ -102,7 +102,7 @@ local function index_change(t, k, command, ids, places)
         words[bucket], some[at] = some, ids[i]
         if places then some[at + 1] = places[i] end
     end
-    for bucket, some in pairs(words) do call_many(command, t.done .. bucket, some) end
+    for bucket, some in pairs(words) do call_many(command, t.done .. text_of(bucket), some) end
 end
 
 -- Adds buckets, at most `most`, until there are enough.
@@ -125,7 +125,7 @@ local function index_grow(t, k, most)
 end
 
 local function place_text(page, slot)
-    return format('%.0f%02d', page, min(slot, SLOT_MAX))
+    return format('%d%02d', page, min(slot, SLOT_MAX))
 end
 
 local function page_name(number)
@@ -149,7 +149,7 @@ end
 -- Returns the entry of the kept job of this id, also if its time has ended, and the name of its page; nil: it does not exist.
 local function find(t, k, id)
     if k.jobs <= 0 then return nil end
-    local place = call('HGET', t.done .. bucket_of(k, id), id)
+    local place = call('HGET', t.done .. text_of(bucket_of(k, id)), id)
     if not place then return nil end
     return entry_at(t, id, place)
 end
@@ -420,7 +420,7 @@ end
 -- Returns the page that has the entry of an id by the index; nil: it does not exist.
 function kept.page_of(t, id)
     local k = kept.open(t)
-    local place = call('HGET', t.done .. bucket_of(k, id), id)
+    local place = call('HGET', t.done .. text_of(bucket_of(k, id)), id)
     return place and select(2, entry_at(t, id, place))
 end
 
