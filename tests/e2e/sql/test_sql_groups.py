@@ -1,5 +1,6 @@
 """Groups and their limits in PostgreSQL: over several servers that are killed, and in a user's own transaction."""
 
+import json
 import random
 import threading
 import time
@@ -227,3 +228,41 @@ def test_a_resume_ends_the_hold_of_a_topic(postgres, start_server):
     assert client.take("stopped", wait="300ms") == []
     client.good("POST", "/v1/topics/stopped/resume")
     assert client.take("stopped", wait="10s")
+
+
+def test_a_take_searches_the_jobs_of_a_group_once(postgres, start_server):
+    """A take finds one job more of each group, which is the next one, instead of a second search for each of them."""
+    client = start_server("--store", postgres.url).client()
+    groups, takes = 50, 8
+    client.push_batch([{"topic": "searched", "id": f"{number}", "body": "x", "group": f"g{number % groups}"} for number in range(groups * (takes + 2))])
+    assert len(client.take("searched", max=groups)) == groups
+
+    def searches():
+        return postgres.do("SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname = 'tarry' AND indexrelname = 'job_grp'")
+
+    time.sleep(2)  # the database counts with a delay
+    before = searches()
+    for _ in range(takes):
+        jobs = client.take("searched", max=groups)
+        assert len(jobs) == groups
+        client.good("POST", "/v1/ack", json.dumps({"leases": [job["lease"] for job in jobs]}).encode(), {"Content-Type": "application/json"})
+    assert eventually(lambda: searches() - before >= groups * takes)
+    time.sleep(1.5)
+    assert searches() - before < 1.3 * groups * takes
+
+
+@pytest.mark.parametrize("priorities", [1, 3])
+def test_each_take_stores_the_next_job_of_its_groups(postgres, start_server, priorities):
+    """The row of a group has the due time and the number of its first waiting job, whatever a take leaves."""
+    client, topic, rng = start_server("--store", postgres.url).client(), f"next-{priorities}", random.Random(1)
+    client.push_batch([{"topic": topic, "id": f"{number}", "body": "x", "group": f"g{number % 7}", "priority": rng.randrange(priorities),
+                        "delay": rng.choice(["0s", "0s", "0s", "1h"])} for number in range(300)])
+    while jobs := client.take(topic, max=rng.randrange(1, 12)):
+        wrong = postgres.rows(f"""SELECT k.name, k.next_due, k.next_seq, f.first FROM tarry.topic t JOIN tarry.grp k ON k.topic = t.topic AND k.grp > 0,
+            LATERAL (SELECT min(ARRAY[j.due, j.seq]) AS first FROM tarry.job j WHERE j.topic = k.topic AND j.grp = k.grp AND j.state = 1) f
+            WHERE t.name = '{topic}' AND NOT EXISTS (SELECT FROM tarry.grp_note n WHERE n.topic = k.topic AND n.grp = k.grp AND n.due IS NOT NULL)
+              AND (k.next_due, k.next_seq) > (coalesce(f.first[1], 9223372036854775807), coalesce(f.first[2], 9223372036854775807))""")
+        assert wrong == []
+        for job in jobs[::2]:
+            client.ack(job["lease"])
+    assert client.topic(topic)["counts"]["delayed"] == len(postgres.rows(f"SELECT FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = '{topic}' AND j.state = 1"))

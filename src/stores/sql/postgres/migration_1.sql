@@ -1562,7 +1562,7 @@ CREATE FUNCTION tarry._take_flow(t tarry.topic, p_bound bigint, p_max int, p_byt
   p_now bigint, p_level int DEFAULT NULL) RETURNS SETOF tarry._shown LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE h tarry.grp; s tarry._shown; place int; candidates int[]; levels int[]; places bigint := p_max; wanted bigint; l int; grps int[]; names text[]; loads bigint[]; passes bigint[]; weights int[];
   dues bigint[]; rooms bigint[]; quotas bigint[]; rows tid[]; seqs bigint[]; owners int[]; at bigint[]; taken int[]; done int[]; turn int := 0; base bigint;
-  got int; chosen int; total int := 0; noted int[]; hints int[]; hinted bigint; more boolean := false; starts bigint[]; firsts bigint[]; is_strict boolean := t.flow & 32 > 0; is_open boolean; is_busy boolean := false;
+  got int; chosen int; total int := 0; noted int[]; hints int[]; hinted bigint; more boolean := false; starts bigint[]; firsts bigint[]; start_seqs bigint[]; rest bigint[]; one bigint[]; nexts bigint[]; next_seqs bigint[]; is_strict boolean := t.flow & 32 > 0; is_open boolean; is_busy boolean := false;
 BEGIN
   noted := tarry._fold(t.topic, p_now);
   SELECT * INTO h FROM tarry.grp WHERE topic = t.topic AND grp = -1 FOR NO KEY UPDATE SKIP LOCKED;
@@ -1586,7 +1586,7 @@ BEGIN
             SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
               WHERE j.topic = t.topic AND j.level = l AND j.due >= least(p_bound, p_now) AND j.due <= p_now AND j.state = 1 AND (j.expire IS NULL OR j.expire > p_now)
               ORDER BY j.due, j.seq LIMIT places FOR UPDATE SKIP LOCKED) c WINDOW q AS (ORDER BY c.due, c.seq)) b WHERE b.before < p_bytes;
-        grps := '{0}'; names := '{""}';
+        grps := '{0}'; names := '{""}'; rest := NULL;
         EXIT WHEN rows IS NULL;
       ELSE
         candidates := '{}';
@@ -1604,9 +1604,9 @@ BEGIN
           hints := candidates[places + 1:]; candidates := candidates[:places]; hinted := p_now;
         END IF;
         EXIT WHEN candidates = '{}';
-        SELECT array_agg(w.grp), array_agg(w.in_flight), array_agg(w.pass), array_agg(w.weight), array_agg(w.next_due), array_agg(w.room), array_agg(w.name)
-          INTO grps, loads, passes, weights, dues, rooms, names FROM (
-          SELECT k.grp, k.in_flight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END AS pass, k.weight, k.next_due, tarry._room(t, k, p_now) AS room, k.name
+        SELECT array_agg(w.grp), array_agg(w.in_flight), array_agg(w.pass), array_agg(w.weight), array_agg(w.next_due), array_agg(CASE WHEN is_strict THEN 0 ELSE w.next_seq END), array_agg(w.room), array_agg(w.name)
+          INTO grps, loads, passes, weights, dues, start_seqs, rooms, names FROM (
+          SELECT k.grp, k.in_flight, CASE WHEN k.is_ready THEN k.pass ELSE greatest(k.pass, base) END AS pass, k.weight, k.next_due, k.next_seq, tarry._room(t, k, p_now) AS room, k.name
             FROM unnest(candidates) u(grp) JOIN tarry.grp k ON k.topic = t.topic AND k.grp = u.grp AND k.next_due <= p_now AND tarry._room(t, k, p_now) > 0
             FOR NO KEY UPDATE OF k SKIP LOCKED) w;
         is_busy := grps IS NULL; -- others have locked them all
@@ -1623,16 +1623,20 @@ BEGIN
               array_agg(x.seq ORDER BY u.i) INTO quotas, starts, firsts
             FROM unnest(grps, quotas, dues) WITH ORDINALITY u(grp, quota, due, i) LEFT JOIN LATERAL tarry._tried(t.topic, u.grp, p_now) x ON true;
         END IF;
-        SELECT array_agg(b.row ORDER BY b.o), array_agg(b.seq ORDER BY b.o), array_agg(b.i ORDER BY b.o), array_agg(b.pass ORDER BY b.o) INTO rows, seqs, owners, at FROM (
-          SELECT c.*, row_number() OVER q AS o, sum(c.bytes) OVER q - c.bytes AS before FROM (
-            SELECT u.i, j.row, j.due, j.seq, j.bytes, (u.load + j.n - 1) * 10000 / u.weight AS load, u.pass + (j.n - 1) * (10000 / u.weight) AS pass
-              FROM unnest(grps, loads, passes, weights, starts, quotas, firsts) WITH ORDINALITY u(grp, load, pass, weight, due, quota, first, i), LATERAL (
-                SELECT f.*, row_number() OVER (ORDER BY f.due, f.seq) AS n FROM (
-                  SELECT e.ctid AS row, e.due, e.seq, octet_length(e.body) AS bytes FROM tarry.job e
-                    WHERE e.topic = t.topic AND e.grp = u.grp AND e.level = l AND e.due >= u.due AND e.due <= p_now AND e.state = 1
-                      AND (e.expire IS NULL OR e.expire > p_now) AND (u.first IS NULL OR e.seq = u.first)
-                    ORDER BY e.due, e.seq LIMIT u.quota) f) j WHERE u.quota > 0) c
-            WINDOW q AS (ORDER BY c.load, c.pass, c.due, c.seq)) b WHERE b.o <= places AND b.before < p_bytes;
+        SELECT array_agg(b.row ORDER BY b.o) FILTER (WHERE b.fits), array_agg(b.seq ORDER BY b.o) FILTER (WHERE b.fits), array_agg(b.i ORDER BY b.o) FILTER (WHERE b.fits),
+            array_agg(b.pass ORDER BY b.o) FILTER (WHERE b.fits), array_agg(ARRAY[b.i, b.due, b.seq] ORDER BY b.due DESC, b.seq DESC) FILTER (WHERE NOT b.fits)
+          INTO rows, seqs, owners, at, rest FROM (
+          SELECT a.*, a.n <= a.quota AND a.o <= places AND a.before < p_bytes AS fits FROM (
+            SELECT c.*, row_number() OVER q AS o, sum(c.bytes) OVER q - c.bytes AS before FROM (
+              SELECT u.i, u.quota, j.n, j.row, j.due, j.seq, j.bytes, CASE WHEN j.n > u.quota THEN 9223372036854775807 ELSE (u.load + j.n - 1) * 10000 / u.weight END AS load,
+                  u.pass + (j.n - 1) * (10000 / u.weight) AS pass
+                FROM unnest(grps, loads, passes, weights, starts, start_seqs, quotas, firsts) WITH ORDINALITY u(grp, load, pass, weight, due, seq, quota, first, i), LATERAL (
+                  SELECT f.*, row_number() OVER (ORDER BY f.due, f.seq) AS n FROM (
+                    SELECT e.ctid AS row, e.due, e.seq, octet_length(e.body) AS bytes FROM tarry.job e
+                      WHERE e.topic = t.topic AND e.grp = u.grp AND e.level = l AND (e.due, e.seq) >= (u.due, u.seq) AND e.due <= p_now AND e.state = 1
+                        AND (e.expire IS NULL OR e.expire > p_now) AND (u.first IS NULL OR e.seq = u.first)
+                      ORDER BY e.due, e.seq LIMIT u.quota + 1) f) j WHERE u.quota > 0) c
+              WINDOW q AS (ORDER BY c.load, c.pass, c.due, c.seq)) a) b;
       END IF;
       got := 0; chosen := coalesce(cardinality(rows), 0); taken := array_fill(0, ARRAY[cardinality(grps)]);
       IF chosen > 0 THEN
@@ -1649,13 +1653,20 @@ BEGIN
       is_busy := got < chosen; -- others have the rest
       IF t.flow % 2 = 1 THEN
         done := done || ARRAY(SELECT u.grp FROM unnest(grps, quotas, taken) u(grp, quota, n) WHERE u.n < u.quota OR is_strict);
+        -- If no other transaction has one of the jobs, the first one that was found and not taken is the next one of its group.
+        nexts := array_fill(NULL::bigint, ARRAY[cardinality(grps)]); next_seqs := nexts;
+        IF rest IS NOT NULL AND NOT is_busy AND NOT is_strict AND cardinality(levels) = 1 THEN
+          FOREACH one SLICE 1 IN ARRAY rest LOOP nexts[one[1]] := one[2]; next_seqs[one[1]] := one[3]; END LOOP;
+        END IF;
         UPDATE tarry.grp k SET in_flight = k.in_flight + u.n, pass = u.pass + u.n * (10000 / k.weight),
             full_us = CASE WHEN u.n > 0 AND tarry._group_interval(t, k) > 0 THEN greatest(k.full_us, p_now * 1000) + u.n * tarry._group_interval(t, k) ELSE k.full_us END,
             next_due = coalesce(f.first[1], 9223372036854775807), next_seq = coalesce(f.first[2], 0), is_ready = coalesce(f.first[1] <= p_now, false)
-          FROM unnest(grps, taken, passes, quotas, dues, firsts) u(grp, n, pass, quota, due, first), LATERAL (SELECT coalesce((SELECT ARRAY[x.due, x.seq] FROM tarry._tried(t.topic, u.grp, p_now) x WHERE is_strict), (
+          FROM unnest(grps, taken, passes, quotas, dues, start_seqs, firsts, nexts, next_seqs) u(grp, n, pass, quota, due, seq, first, next, next_seq), LATERAL (SELECT CASE
+              WHEN u.next IS NOT NULL THEN ARRAY[u.next, u.next_seq] ELSE coalesce((SELECT ARRAY[x.due, x.seq] FROM tarry._tried(t.topic, u.grp, p_now) x WHERE is_strict), (
               SELECT min(ARRAY[e.due, e.seq]) FROM unnest(levels) v(level), LATERAL (
-              SELECT i.due, i.seq FROM tarry.job i WHERE i.topic = t.topic AND i.grp = u.grp AND i.level = v.level AND i.due >= CASE WHEN u.first IS NULL THEN u.due ELSE 0 END AND i.state = 1
-                AND (i.expire IS NULL OR i.expire > p_now) ORDER BY i.due, i.seq LIMIT 1) e)) AS first) f
+              SELECT i.due, i.seq FROM tarry.job i WHERE i.topic = t.topic AND i.grp = u.grp AND i.level = v.level
+                AND (i.due, i.seq) >= (CASE WHEN u.first IS NULL THEN u.due ELSE 0 END, u.seq) AND i.state = 1
+                AND (i.expire IS NULL OR i.expire > p_now) ORDER BY i.due, i.seq LIMIT 1) e)) END AS first) f
           WHERE k.topic = t.topic AND k.grp = u.grp AND (u.n > 0 OR u.quota > 0 OR is_strict);
       END IF;
     END LOOP;
