@@ -505,6 +505,30 @@ def test_an_early_ack_starts_the_successor(early, mariadb):
     _until_early(mariadb, prepare)
 
 
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL cannot return what it deletes")
+def test_an_early_ack_of_many_heeds_ended_leases_and_successors(early, mariadb):
+    first, second, taken = early
+    first.ack(taken("early-many", "x"))
+    for name, change, results in (
+            ("whole", lambda jobs: None, ["ok"] * 10),
+            ("ended", lambda jobs: second.nack(jobs[3]["lease"], delay="1h"), ["ok"] * 3 + ["lease_ended"] + ["ok"] * 6),
+            ("followed", lambda jobs: second.push("early-many", "followed-5", body=b"next", on_conflict="after"), ["ok"] * 10)):
+        for number in range(17):
+            first.push("early-many", f"{name}-before-{number}")
+            first.ack(first.take("early-many")[0]["lease"])
+        first.push_batch([{"topic": "early-many", "id": f"{name}-{number}", "body": "x"} for number in range(10)])
+        jobs = first.take("early-many", max=10)
+        assert [job["id"] for job in jobs] == [f"{name}-{number}" for number in range(10)]
+        change(jobs)
+        with _texts_of_servers(mariadb) as texts:
+            assert _answers(first, "ack", [job["lease"] for job in jobs]) == results
+        assert any(re.search("DELETE FROM tarry.server_job WHERE.*RETURNING", text) for text in texts), texts
+        assert first.topic("early-many")["counts"]["leased"] == 0
+    [job] = first.take("early-many")
+    assert (job["id"], job["body"]) == ("followed-5", "next")
+    assert mariadb.do("SELECT COUNT(*) FROM tarry.job_key k JOIN tarry.topic t USING (topic) WHERE t.name = 'early-many'") == 2  # and the one that waits
+
+
 def test_an_early_ack_counts_for_the_batch(early, mariadb):
     first, second, taken = early
 
@@ -624,7 +648,8 @@ def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, ma
         taken = client.take("many-at-once", max=1000)
         assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
     output = [re.sub("UPDATE tarry.ticket [^;]*;", "", text) for text in texts if re.search("UPDATE tarry.job|DELETE j? ?FROM|SELECT topic,level,.*NOWAIT", text)]
-    assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in output] == ["UPDATE", "SELECT", "DELETE"], output
+    kinds = [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in output]
+    assert kinds in (["UPDATE", "DELETE", "DELETE"], ["UPDATE", "SELECT", "DELETE"]), output  # without a look at the jobs first, or with one
     assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in output) < 1000  # only the ids are a list
 
 

@@ -600,14 +600,18 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
 }
 
 static const char early_columns[] =
-    "id,attempt,lease_until,cancel_requested,consumer,EXISTS(SELECT 1 FROM tarry.awaited)";
+    "due,seq,delivery,id,attempt,lease_until,cancel_requested,consumer,EXISTS(SELECT 1 FROM "
+    "tarry.awaited)";
 
-/* Reads the job that an early ack has deleted. Its lease contains the other columns. */
+/* Reads a job that an early ack has deleted. The lease of any of them contains the other columns. */
 static bool early_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths,
                        const struct sql_lease *lease)
 {
-    enum { ID, ATTEMPT, UNTIL, CANCEL_REQUESTED, CONSUMER, AWAITED };
-    struct mysql_place place = place_of(lease);
+    enum { DUE, SEQUENCE, DELIVERY, ID, ATTEMPT, UNTIL, CANCEL_REQUESTED, CONSUMER, AWAITED };
+    struct mysql_place place = {.topic = lease->topic,
+                                .level = lease->level,
+                                .due_ms = mysql_number(row[DUE]),
+                                .sequence = (uint64_t)mysql_number(row[SEQUENCE])};
     struct mysql_row *out = note_place(link, &place, slice_make(row[ID], lengths[ID]), JOB_LEASED);
     if (!out)
         return false;
@@ -615,34 +619,41 @@ static bool early_read(struct mysql_link *link, MYSQL_ROW row, const unsigned lo
     out->stored_attempt = out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
     out->lease_until_ms = mysql_number(row[UNTIL]);
     out->taken_ms = lease->taken_ms;
-    out->delivery = lease->delivery;
+    out->delivery = (uint64_t)mysql_number(row[DELIVERY]);
     out->cancel_requested = mysql_number(row[CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, CONSUMER);
     out->is_deleted = true;
     return true;
 }
 
+/* Reads what an early ack has deleted. If that is a part of its jobs, the transaction is repeated. */
 static bool read_early(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     struct sql_lease lease;
-    link->rows.early = row ? MYSQL_EARLY_DONE : MYSQL_EARLY_MISSED;
-    if (!row)
+    MYSQL_ROW row;
+    uint64_t count = 0;
+    bool is_good =
+        sql_lease_parse(step->call->command->answers[0].lease, &link->context->key, &lease);
+    for (; is_good && (row = libmariadb.mysql_fetch_row(result)); count++)
+        is_good = early_read(link, row, libmariadb.mysql_fetch_lengths(result), &lease);
+    link->rows.early = count ? MYSQL_EARLY_DONE : MYSQL_EARLY_MISSED;
+    if (count < step->number)
         link->rows.early_misses = MISSES_AFTER;
-    return !row ||
-           (sql_lease_parse(step->call->command->answers[0].lease, &link->context->key, &lease) &&
-            early_read(link, row, libmariadb.mysql_fetch_lengths(result), &lease));
+    if (count && count < step->number)
+        mysql_note_fault(link, SQL_FAULT_OUTDATED, "TY004", "some of the leases have ended");
+    return is_good;
 }
 
-/* Returns whether the only call of the transaction is the ack of one job without special rules. MySQL cannot return
- * what it deletes. */
-static bool may_be_early(struct mysql_link *link, const struct named_leases *leases)
+/* Returns whether the only call of the transaction is the ack of a run of jobs without special rules. MySQL cannot
+ * return what it deletes. */
+static bool may_be_early(struct mysql_link *link, size_t leases, const struct mysql_run *run)
 {
     const struct mysql_topic *topic = link->topics.wanted.count ? link->topics.wanted.at[0] : NULL;
     const struct sql_call *call = sql_call_first(link->transaction.plan.calls);
-    bool is_single = leases->count == 1 && leases->at[0].is_ack && topic && !topic->flow &&
+    bool is_single = leases && run->count == leases && topic && !topic->flow &&
                      call->list.next == link->transaction.plan.calls &&
-                     call->kind == SQL_CALL_COMMAND && call->command->count == 1;
+                     call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_ANSWER &&
+                     call->command->count == leases;
     if (!is_single || link->transaction.part != MYSQL_PART_BEGIN || !link->topics.are_in_ticket ||
         !mysql_has_runs(link))
         return false;
@@ -651,20 +662,26 @@ static bool may_be_early(struct mysql_link *link, const struct named_leases *lea
     return !link->rows.early_misses;
 }
 
-/* Deletes the job of a lease and reads what it was. Finds nothing if the lease has ended, and if more than the ack
- * depends on the job: a successor or batches. They are then looked at first. */
-static void append_early(struct mysql_link *link, const struct named_lease *lease)
+/* Deletes the jobs of leases and reads what they were. Finds no job whose lease has ended, or on which more than the ack
+ * depends: a successor or batches. These are then looked at first. */
+static void append_early(struct mysql_link *link, const struct mysql_run *run)
 {
     struct buffer *out = mysql_statement_of(
         link, (struct mysql_step){.read = read_early,
                                   .call = sql_call_first(link->transaction.plan.calls),
+                                  .number = run->count,
                                   .repeats = true});
     link->rows.early = MYSQL_EARLY_SENT;
     buffer_append_text(out, mysql_no_wait);
-    buffer_append_text(out, "DELETE FROM tarry.job WHERE ");
-    mysql_append_single_place(out, &lease->place);
-    buffer_append_format(out, " AND state=3 AND taken=%lld AND delivery=%llu AND lease_until>",
-                         (long long)lease->taken_ms, (unsigned long long)lease->delivery);
+    buffer_append_format(out, "DELETE FROM tarry.%s WHERE ", run->count > 1 ? "server_job" : "job");
+    if (run->count > 1) {
+        append_run(out, run);
+    } else {
+        mysql_append_single_place(out, &run->first);
+        buffer_append_format(out, " AND state=3 AND taken=%lld AND delivery=%llu",
+                             (long long)run->taken_ms, (unsigned long long)run->delivery);
+    }
+    buffer_append_text(out, " AND lease_until>");
     mysql_append_now(link, out);
     buffer_append_format(
         out, " AND next_due IS NULL AND batch IS NULL AND own IS NULL RETURNING %s", early_columns);
@@ -714,8 +731,9 @@ static struct mysql_run run_of_acks(const struct named_leases *leases, size_t fr
 static void append_leases(struct mysql_link *link, const struct named_leases *leases)
 {
     size_t written = 0, i = 0;
-    if (may_be_early(link, leases)) {
-        append_early(link, &leases->at[0]);
+    struct mysql_run all = run_of_acks(leases, 0);
+    if (may_be_early(link, leases->count, &all)) {
+        append_early(link, &all);
         return;
     }
     while (mysql_has_runs(link) && i < leases->count) {

@@ -122,7 +122,7 @@ TABLE_DECLARE(mysql_ids, struct mysql_row, by_id)
 TABLE_DECLARE(mysql_places, struct mysql_row, by_place)
 VECTOR_DECLARE(mysql_row_list, struct mysql_row *)
 
-/* An ack that the first pipeline carries out, without a look at the job before. */
+/* Acks that the first pipeline carries out, without a look at the jobs before. */
 enum mysql_early { MYSQL_EARLY_SENT = 1, MYSQL_EARLY_DONE, MYSQL_EARLY_MISSED };
 
 struct mysql_rows {
