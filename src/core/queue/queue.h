@@ -627,6 +627,9 @@ struct queue_reply_to {
     void *owner;
     uint64_t tag;
     const struct queue_caller *caller; /* on whose behalf the call is made; NULL: tarry itself */
+    /* Of a call that only reads: returns whether its reply is still wanted. Called on the thread of `done`. If not, a
+     * store may reply with QUEUE_UNAVAILABLE without reading the jobs. NULL: the reply is wanted. */
+    bool (*is_wanted)(void *owner, uint64_t tag);
 };
 
 /* ---- the table ---- */

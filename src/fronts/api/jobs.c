@@ -53,7 +53,7 @@ static void get_job(struct http_call *call)
         api_await_job(call, on_got);
         return;
     }
-    queue_get_finished(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
+    queue_get_finished(call->front->queue, call->topic, call->id, http_read_reply_to(call, on_got));
 }
 
 /* ---- history ---- */
@@ -169,7 +169,7 @@ static void list_all(struct http_call *call)
         .cursor = fields->cursor,
         .with_body = view_of(fields->bodies) != API_VIEW_LISTED,
     };
-    queue_list(call->front->queue, &list, http_reply_to(call, on_listed));
+    queue_list(call->front->queue, &list, http_read_reply_to(call, on_listed));
 }
 
 /* ---- search ---- */

@@ -80,6 +80,18 @@ struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
         .caller = call_as(exchange, call->caller, exchange->connection->quota.caller)};
 }
 
+static bool reply_is_wanted(void *owner, uint64_t tag)
+{
+    return http_exchange_find(owner, tag); /* a read is freed when its client is gone */
+}
+
+struct queue_reply_to http_read_reply_to(struct http_call *call, queue_done *done)
+{
+    struct queue_reply_to reply_to = http_reply_to(call, done);
+    reply_to.is_wanted = reply_is_wanted;
+    return reply_to;
+}
+
 const struct queue_caller *http_exchange_caller(struct http_exchange *exchange)
 {
     const struct http_connection *connection = exchange->connection;

@@ -106,6 +106,8 @@ void http_exchange_release(struct http_exchange *exchange);
 /* Returns where the queue's reply to this call goes, and the caller. Valid for one call of the
  * queue, made immediately. */
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
+/* The same for a call that only reads: the jobs need not be read if the client is gone by then. */
+struct queue_reply_to http_read_reply_to(struct http_call *call, queue_done *done);
 /* The same without the call: for its handler, or for a later step if the exchange has kept its
  * caller (http_gate_keep). */
 struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, queue_done *done);

@@ -268,6 +268,21 @@ static void job_reply_hold_log(struct job_reply *job_reply, bool on)
     job_reply->holds_log = on;
 }
 
+/* Returns whether the jobs need to be read. The reply to a take is always wanted, because its jobs are leased. */
+static bool job_reply_is_wanted(const struct job_reply *job_reply)
+{
+    const struct queue_reply_to *to = &job_reply->reply_to;
+    return job_reply->options.with_lease || !to->is_wanted || to->is_wanted(to->owner, to->tag);
+}
+
+static void job_reply_drop(struct job_reply *job_reply)
+{
+    const struct queue_reply_to to = job_reply->reply_to;
+    job_reply_hold_log(job_reply, false);
+    job_reply_free(job_reply);
+    to.done(to.owner, to.tag, &(struct queue_reply){.status = QUEUE_UNAVAILABLE});
+}
+
 /* Reads a piece of the jobs at the end of the step, and sends them after the last piece. Called through a separate
  * completion. */
 static void job_reply_on_iteration_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
@@ -275,6 +290,10 @@ static void job_reply_on_iteration_end(void *owner, uint64_t tag, const struct q
     struct job_reply *job_reply = owner;
     (void)tag;
     (void)nothing;
+    if (!job_reply_is_wanted(job_reply)) {
+        job_reply_drop(job_reply);
+        return;
+    }
     bool has_more = job_reply_read_cached(job_reply);
     job_reply_hold_log(job_reply, has_more);
     if (has_more) {

@@ -121,6 +121,22 @@ def test_calls_of_a_disconnected_client_end(listing):
     assert metric(listing, 'tarry_http_requests_total{route="list"') == done <= 5
 
 
+def test_jobs_are_not_read_for_clients_that_have_gone(small):
+    """They would also delay a stop. A connection begins 16 gets in a loop iteration."""
+    clients, begun = 40, 16
+    small.client().push("gone", "a", b"b" * 1_000_000, delay="1h")
+    with connections(small, clients) as opened:
+        for connection in opened:
+            connection.send(request_bytes("GET", "/v1/topics/gone/jobs/a") * 200)
+        for connection in opened:
+            reset(connection)
+    reads = [-1.0, metric(small, "tarry_store_body_reads_total")]
+    while reads[-1] > reads[-2]:
+        time.sleep(0.3)
+        reads.append(metric(small, "tarry_store_body_reads_total"))
+    assert reads[-1] < clients * begun / 3, reads
+
+
 # ---- takes ----
 
 def test_pipelined_takes_are_answered_one_after_another(small):
