@@ -86,6 +86,15 @@ bool sql_call_is_durable(const struct sql_call *call)
     return command_writes(call->command);
 }
 
+bool sql_call_is_of_schedules(const struct sql_call *call)
+{
+    const struct command *command = call->command;
+    if (!sql_call_writes_items(call) || !command->count)
+        return false;
+    return (command->kind == COMMAND_PUSH && command->pushes[0].once.len) ||
+           (command->kind == COMMAND_ANSWER && command->answers[0].verb == QUEUE_AGAIN);
+}
+
 bool sql_call_is_change(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND)

@@ -112,6 +112,9 @@ static inline struct sql_call *sql_call_first(const struct list *calls)
 
 /* Returns true if the call changes anything that must survive. */
 bool sql_call_is_durable(const struct sql_call *call);
+/* Returns true if the call pushes fires or schedules, or looks like it: it names a `once`, or pushes
+ * jobs again. */
+bool sql_call_is_of_schedules(const struct sql_call *call);
 /* Returns true if the call changes anything. */
 bool sql_call_is_change(const struct sql_call *call);
 /* Returns true if the call counts jobs. */

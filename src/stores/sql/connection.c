@@ -73,9 +73,9 @@ void sql_flush_disconnect(struct sql_flush *flush)
     flush->is_under_way = flush->is_lost = false;
 }
 
-bool sql_flush_choose(struct sql_flush *flush, bool is_durable)
+bool sql_flush_choose(struct sql_flush *flush, bool is_durable, bool is_of_schedules)
 {
-    bool is_wanted = flush->overlaps > 0 && flush->disk_us >= DISK_SLOW_US;
+    bool is_wanted = flush->overlaps > 0 && (is_of_schedules || flush->disk_us >= DISK_SLOW_US);
     flush->overlaps -= is_durable && flush->overlaps > 0;
     return is_durable && is_wanted && flush->link;
 }

@@ -24,7 +24,7 @@
  * not wait for the disk continue. If the connection is lost, the calls stay here for the next one.
  *
  * A flush costs one more round trip than a commit that waits by itself. It is chosen if takes
- * arrive while a slow disk is waited for.
+ * arrive while a slow disk is waited for, or while the commit of fires is waited for.
  *
  * Used on the reactor's thread only. A dialect without send_flush has no flush: its commits wait.
  */
@@ -48,8 +48,9 @@ bool sql_flush_connect(struct sql_flush *flush, struct sql_link *link);
 void sql_flush_disconnect(struct sql_flush *flush);
 
 /* Returns true if the transaction that begins is to be flushed after its commit. `is_durable`: the
- * transaction has calls that must be durable. */
-bool sql_flush_choose(struct sql_flush *flush, bool is_durable);
+ * transaction has calls that must be durable. `is_of_schedules`: it is one of many, for which takes
+ * would wait even on a fast disk. */
+bool sql_flush_choose(struct sql_flush *flush, bool is_durable, bool is_of_schedules);
 /* Notes a take, which does not need the disk, that arrived while a commit or a flush waits for it. */
 void sql_flush_note_take(struct sql_flush *flush);
 /* Notes that a commit or a flush that began at `begun_us` has waited for the disk. */

@@ -114,15 +114,18 @@ void sql_transaction_begin(struct sql_transaction *transaction)
     transaction->is_retry = sql_call_first(&transaction->calls)->retry_ms > 0;
     transaction->is_durable = has_durable(&transaction->calls);
     transaction->is_change = false;
+    bool is_of_schedules = false;
     transaction->is_single = transaction->context->link->dialect->has_single_transactions;
     for (struct list *at = transaction->calls.next; at != &transaction->calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         transaction->is_change = transaction->is_change || sql_call_is_change(call);
+        is_of_schedules = is_of_schedules || sql_call_is_of_schedules(call);
         transaction->is_single = transaction->is_single && sql_call_is_single(call);
         sql_call_reset_results(call);
     }
     transaction->has_ticket = transaction->is_change && !transaction->is_single;
-    transaction->is_flushed = sql_flush_choose(transaction->flush, transaction->is_durable);
+    transaction->is_flushed =
+        sql_flush_choose(transaction->flush, transaction->is_durable, is_of_schedules);
     transaction->begun_ms = clock_boot_ms();
     transaction->figures.transactions++;
     transaction->figures.flushed += transaction->is_flushed;
