@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PIECE_BYTES = 128 * 1024,
@@ -45,7 +46,7 @@ struct batch_push {
     bool waits;      /* for the replies to earlier pieces */
     uint32_t item_count, carried, piece_count, piece_cap, unanswered;
     struct piece *pieces;
-    uint64_t *seen; /* hashes of the ids of earlier pieces, or NULL; 0: free */
+    uint64_t *seen; /* hashes of the ids of unanswered pieces, or NULL; 0: free */
 };
 
 static void batch_free(struct batch_push *push)
@@ -160,14 +161,15 @@ static void on_piece_pushed(void *owner, uint64_t tag, const struct queue_reply 
     push->unanswered--;
     if (push->waits && !push->unanswered) {
         push->waits = false;
+        memset(push->seen, 0, SEEN_MAX * sizeof *push->seen);
         reactor_add_task(push->front->reactor, &push->task);
     }
     answer_if_done(push);
 }
 
-/* ---- pushes of one id in different pieces ---- */
+/* ---- pushes in different pieces whose order counts: of one id, and of a member behind its waiting job ---- */
 
-/* Finds a hash among those of earlier pieces, or its free place. */
+/* Finds a hash among those of unanswered pieces, or its free place. */
 static uint64_t *seen_at(const struct batch_push *push, uint64_t hash)
 {
     size_t at = hash % SEEN_MAX;
@@ -182,13 +184,19 @@ static uint64_t hash_of(struct slice topic, struct slice id, uint64_t kind)
     return key.low ? key.low : 1;
 }
 
-/* Returns whether an earlier piece has an id or a `once` of these pushes. */
+static bool has_seen_id(const struct batch_push *push, struct slice topic, struct slice id)
+{
+    return id.len && *seen_at(push, hash_of(topic, id, 0));
+}
+
+/* Returns whether an unanswered piece has an id, a `once` or the waiting job of one of these pushes. */
 static bool has_seen(const struct batch_push *push, const struct queue_push *pushes, size_t count)
 {
     for (size_t i = 0; i < count && push->seen; i++) {
         const struct queue_push *one = &pushes[i];
-        if ((one->id.len && *seen_at(push, hash_of(one->topic, one->id, 0))) ||
-            (one->once.len && *seen_at(push, hash_of(one->topic, one->once, 1))))
+        if (has_seen_id(push, one->topic, one->id) ||
+            (one->once.len && *seen_at(push, hash_of(one->topic, one->once, 1))) ||
+            (one->batch && has_seen_id(push, one->batch->topic, one->batch->id)))
             return true;
     }
     return false;

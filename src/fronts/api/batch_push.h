@@ -2,9 +2,10 @@
  * batch_push: a call that pushes many jobs, whatever the form of its body and its answer.
  *
  * A body may have 16 MiB, which would occupy the loop for tens of milliseconds. So the call is a task in pieces: the
- * body is checked, and then the queue gets PIECE_BYTES of it at a time. Later requests of the connection wait until the
- * queue has all of it. Pieces are on their way at the same time, so two pushes of one id in different pieces could
- * overtake each other: a piece with such an id waits until the pieces before it are answered.
+ * body is checked, and then the queue gets PIECE_BYTES of it at a time. Later requests of an HTTP/1.1 connection wait
+ * until the queue has all of it. Pieces are on their way at the same time, so two pushes of one id in different pieces
+ * could overtake each other, and a member its waiting job: a piece with such an id waits until the pieces before it are
+ * answered.
  */
 #ifndef TARRY_API_BATCH_PUSH_H
 #define TARRY_API_BATCH_PUSH_H

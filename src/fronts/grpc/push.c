@@ -157,11 +157,24 @@ static bool keep_meta(struct api_batch *batch, struct queue_push *push, struct h
     return true;
 }
 
+/* Decodes a job. A job that is rejected leaves its share of the arena to the others. */
+static const Tarry__V1__PushRequest *decode_job(struct arena *arena, struct slice message,
+                                                struct http_fault *fault)
+{
+    size_t used = arena->used;
+    const Tarry__V1__PushRequest *job =
+        request_decode(arena, MESSAGE(push_request), message, fault);
+    if (!job) {
+        arena->used = used;
+        arena->is_full = false;
+    }
+    return job;
+}
+
 static bool add_job(struct api_batch *batch, struct slice message, struct http_fault *fault)
 {
     struct queue_push *push = &batch->pushes[batch->push_count];
-    const Tarry__V1__PushRequest *job =
-        request_decode(batch->room, MESSAGE(push_request), message, fault);
+    const Tarry__V1__PushRequest *job = decode_job(batch->room, message, fault);
     buffer_clear(batch->meta);
     if (!job ||
         !read_job(batch->hooks, job, push, &batch->rooms[batch->push_count], batch->meta, fault) ||
@@ -171,14 +184,15 @@ static bool add_job(struct api_batch *batch, struct slice message, struct http_f
     return keep_meta(batch, push, fault);
 }
 
+/* Reads the next field, which is a job or one of a newer client. */
 static bool many_read(struct api_batch_reader *reader, struct api_batch *batch)
 {
     struct wire_field field;
     struct http_fault fault;
-    do
-        if (!wire_next(reader->body, &reader->at, &field))
-            return false;
-    while (!is_job(&field));
+    if (!wire_next(reader->body, &reader->at, &field))
+        return false;
+    if (!is_job(&field))
+        return true;
     batch->item_count++;
     if (add_job(batch, field.bytes, &fault))
         batch->push_count++;

@@ -82,7 +82,8 @@ struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
 
 static bool reply_is_wanted(void *owner, uint64_t tag)
 {
-    return http_exchange_find(owner, tag); /* a read is freed when its client is gone */
+    const struct http_exchange *exchange = http_exchange_find(owner, tag);
+    return exchange && exchange->connection; /* a long read is kept when its client is gone */
 }
 
 struct queue_reply_to http_read_reply_to(struct http_call *call, queue_done *done)

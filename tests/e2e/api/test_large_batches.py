@@ -127,3 +127,13 @@ def test_a_large_batch_is_answered_before_the_server_ends(server):
         server.proc.send_signal(signal.SIGTERM)
         assert [result["result"] for result in connection.read().json()["results"]] == ["created"] * 400
     server.proc.wait(60)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-ndjson"])
+def test_members_may_follow_their_waiting_job_in_a_large_batch(server, content_type):
+    waiting = [{"topic": "report", "id": "all", "waits": True}, {"topic": "report", "id": "part", "waits": True, "batch_topic": "report", "batch_id": "all"}]
+    items = waiting + [{"topic": "large", "id": f"job-{n}", "body": "x" * 2_000, "batch_topic": "report", "batch_id": "part"} for n in range(900)]
+    with contextlib.closing(server.connection(timeout=120)) as connection:
+        connection.send(raw_batch(items, content_type))
+        results = connection.read().json()["results"]
+    assert [result["result"] for result in results] == ["created"] * len(items)
