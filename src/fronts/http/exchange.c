@@ -213,6 +213,7 @@ void http_exchange_release(struct http_exchange *exchange)
         long_end(exchange);
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
+    http_front_give_back(front, &exchange->leases);
     http_change_drop(exchange);
     if (exchange->span)
         span_end(exchange);

@@ -60,15 +60,16 @@ struct http_exchange {
     bool is_long;                   /* counted in front->long_count */
     bool is_waiting;                /* counted in connection->wait_count */
     struct quota_account *waits_of; /* account that also counts the wait; a reference */
-    bool has_leases;                /* the note holds the leases of the answer */
-    bool is_partial;                /* see http_exchange_hold_back */
-    bool is_unheld;                 /* a take that does not wait because memory is short */
-    uint32_t weight;                /* its part of connection->weight */
-    size_t bytes_counted;           /* its bytes in the budget */
-    size_t lease_at;                /* offset of its leases in connection->unsent.leases */
-    struct http_stream *stream;     /* stream of an open answer, see stream.h; else NULL */
-    bool has_soon;                  /* get of a topic: `soon` is known */
-    uint64_t soon;                  /* its jobs that fall due within the next minute */
+    bool has_leases;            /* of the answer: in `leases`, or in connection->unsent.leases */
+    bool is_partial;            /* see http_exchange_hold_back */
+    bool is_unheld;             /* a take that does not wait because memory is short */
+    uint32_t weight;            /* its part of connection->weight */
+    size_t bytes_counted;       /* its bytes in the budget */
+    size_t lease_at;            /* offset of its leases in connection->unsent.leases */
+    struct buffer leases;       /* of an answer before its turn to be sent (unsent.h) */
+    struct http_stream *stream; /* stream of an open answer, see stream.h; else NULL */
+    bool has_soon;              /* get of a topic: `soon` is known */
+    uint64_t soon;              /* its jobs that fall due within the next minute */
     struct buffer reply;
     struct buffer note; /* data of the handler for the queue's reply */
 };

@@ -732,6 +732,7 @@ void http_front_free(struct http_front *front)
         struct http_exchange *left = slab_at(&front->exchanges, id);
         buffer_fini(&left->reply); /* an exchange that the queue has not answered, or zeroed */
         buffer_fini(&left->note);
+        buffer_fini(&left->leases);
         if (left->change)
             http_change_end(left, "unknown");
         access_caller_release(left->caller);

@@ -397,8 +397,8 @@ void http2_answer(struct http_exchange *exchange, uint16_t status, const char *c
         buffer_append_slice(&stream->trailers, buffer_slice(&front->trailers));
     }
     if (exchange->has_leases) {
-        stream->leases = exchange->note;
-        exchange->note = (struct buffer){0};
+        stream->leases = exchange->leases;
+        exchange->leases = (struct buffer){0};
         exchange->has_leases = false;
         http_lease_set_end(&stream->leases, has_body ? front->body.len : 0);
     }

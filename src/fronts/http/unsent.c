@@ -46,7 +46,7 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
 {
     struct http_connection *connection = exchange->connection;
     bool is_first = connection->first == exchange;
-    struct buffer *note = is_first ? &connection->unsent.leases : &exchange->note;
+    struct buffer *note = is_first ? &connection->unsent.leases : &exchange->leases;
     size_t at = note->len;
     if (!http_lease_note_frames(exchange->front, note, jobs, count, UINT64_MAX))
         return false;
@@ -58,11 +58,11 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
 void http_lease_hand_over(struct http_exchange *exchange, uint64_t end)
 {
     struct buffer *unsent = &exchange->connection->unsent.leases;
-    if (exchange->note.len) { /* answered before its turn to be sent */
+    if (exchange->leases.len) { /* answered before its turn to be sent */
         if (!unsent->cap)
             http_front_lend(exchange->front, unsent);
         exchange->lease_at = unsent->len;
-        buffer_append_slice(unsent, buffer_slice(&exchange->note));
+        buffer_append_slice(unsent, buffer_slice(&exchange->leases));
         if (unsent->failed) { /* without memory the jobs stay leased until they expire */
             unsent->failed = false;
             return;
@@ -103,7 +103,7 @@ static void return_noted(struct http_front *front, struct slice noted)
 
 void http_lease_return_noted(struct http_exchange *exchange)
 {
-    struct slice note = buffer_slice(&exchange->note);
+    struct slice note = buffer_slice(&exchange->leases);
     const size_t head = sizeof(struct lease_note_head);
     return_noted(exchange->front, slice_make(note.at + head, note.len - head));
 }

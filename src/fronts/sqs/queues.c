@@ -13,7 +13,7 @@ enum {
     NAMES_BYTES = 64,
     TAGS_MAX = 50,
     PURGE_PAGE = 200,
-    LIST_PAGE = 256,
+    LIST_PAGE = 128,
     LIST_BYTES_MAX = 4 * 1024 * 1024
 };
 
@@ -27,8 +27,9 @@ static void sqs_write_url(const struct http_exchange *exchange, struct slice hos
                           struct slice queue, struct buffer *out)
 {
     const struct sqs_options *options = exchange->route->about;
-    buffer_append_format(out, "%s://%.*s/%s/%.*s",
-                         exchange->connection->socket.channel ? "https" : "http", (int)host.len,
+    const struct http_connection *connection = exchange->connection; /* NULL: the client is gone */
+    bool is_tls = connection && connection->socket.channel;
+    buffer_append_format(out, "%s://%.*s/%s/%.*s", is_tls ? "https" : "http", (int)host.len,
                          host.at, options->account, (int)queue.len, queue.at);
 }
 
@@ -557,11 +558,6 @@ static bool listing_add(struct listing *listing, const struct sqs_request *reque
     return true;
 }
 
-static uint32_t listing_page(const struct listing *listing)
-{
-    return listing->most < LIST_PAGE ? LIST_PAGE : (uint32_t)listing->most + 1;
-}
-
 static void listing_read(struct listing *listing);
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -569,7 +565,6 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     struct listing *listing = owner;
     struct sqs_request request;
     struct sqs_error error;
-    uint32_t page = listing_page(listing);
     (void)tag;
     if (!sqs_request_find(listing->front, listing->tag, &request)) {
         listing_free(listing);
@@ -583,13 +578,13 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     /* Beyond a full page, topics of other parts of the queue may be missing. */
     size_t at = queue_topics_after(reply->topics, reply->topic_count,
                                    slice_make(listing->after, listing->after_bytes));
-    size_t end = reply->topic_count - at < page ? reply->topic_count : at + page;
+    size_t end = reply->topic_count - at < LIST_PAGE ? reply->topic_count : at + LIST_PAGE;
     struct slice prefix = sqs_text(&request, sqs_member(request.fields, "QueueNamePrefix"));
     bool is_full = false;
     for (size_t i = at; i < end && !is_full; i++)
         if (is_listed(&request, &reply->topics[i], prefix))
             is_full = !listing_add(listing, &request, reply->topics[i].name);
-    if (is_full || end - at < page) {
+    if (is_full || end - at < LIST_PAGE || !request.exchange->connection) {
         listing_answer(listing, &request);
         return;
     }
@@ -603,7 +598,7 @@ static void listing_read(struct listing *listing)
     queue_topics_page(
         listing->front->queue,
         (struct queue_topics_page){.after = slice_make(listing->after, listing->after_bytes),
-                                   .limit = listing_page(listing)},
+                                   .limit = LIST_PAGE},
         (struct queue_reply_to){.done = on_listed, .owner = listing});
 }
 

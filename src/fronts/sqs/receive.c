@@ -256,6 +256,11 @@ static void receive(const struct sqs_request *request, int64_t max, int64_t wait
                                     .max = (uint32_t)max,
                                     .lease_ms = lease_ms,
                                     .way = JOB_WAY_TAKE};
+    if (!exchange->connection) { /* the client left while the queue was looked up */
+        (void)sqs_error_set(&error, SQS_BUSY, "The client is gone.");
+        sqs_answer_error(exchange, &error);
+        return;
+    }
     if (wait_ms && (http_budget_is_spent(front) || exchange->connection->socket.peer_ended))
         wait_ms = 0;
     if (wait_ms && !begin_wait(exchange, &error)) {

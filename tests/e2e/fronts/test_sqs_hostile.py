@@ -4,9 +4,11 @@ import http.client
 import json
 import os
 import socket
+import struct
 import threading
 import time
 
+import pytest
 from test_sqs import ACCOUNT, client_of, start  # noqa: F401
 
 QUEUES = int(os.environ.get("TARRY_TEST_QUEUES", "4000"))  # 10,000 by hand
@@ -133,3 +135,42 @@ def test_good_clients_are_not_affected(start):
         for connection in held:
             connection.close()
     assert good.fault is None and good.rounds >= 10, (good.fault, good.rounds)
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_clients_that_leave_before_their_answer_do_no_harm(start, shards):
+    """Each operation has its reply from the queue after the connection has ended."""
+    server, sqs = start("--shards", shards)
+    for at in range(0, 1000, 500):
+        server.client().good("POST", "/v1/jobs", json.dumps([{"topic": f"queue-{at + i}", "body": "x"} for i in range(500)]).encode(), {"Content-Type": "application/json"})
+    for n in range(100):
+        url = f"http://localhost/{ACCOUNT}/queue-{n}"
+        for target, fields in (("CreateQueue", {"QueueName": f"new-{n}"}), ("ListQueues", {}), ("GetQueueUrl", {"QueueName": f"queue-{n}"}),
+                               ("ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}), ("SendMessage", {"QueueUrl": url, "MessageBody": "x"})):
+            connection = connect(server.port)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(call(target, fields, server.port))
+            if n % 2:
+                time.sleep(0.0005)
+            connection.close()
+    url = sqs.create_queue(QueueName="good")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    assert sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "x"
+    assert server.terminate() == 0
+
+
+def test_messages_that_a_client_has_read_stay_with_it_when_it_leaves(start):
+    """The answer is written in several parts, since the client reads slowly."""
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="large")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x" * 900_000)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(call("ReceiveMessage", {"QueueUrl": url, "VisibilityTimeout": 600}, server.port))
+        time.sleep(0.2)
+        got = b""
+        while not got.endswith(b"]}"):
+            got += connection.recv(1 << 20)
+    time.sleep(0.3)
+    assert server.client().topic("large")["counts"]["leased"] == 1
