@@ -5,10 +5,13 @@
 
 enum { PAGES_MIN = 64 };
 
+/* Whole pages, 127 years: no step of the wall clock leads to a time below 0. */
+static const int64_t margin_ms = (int64_t)FORECAST_PAGE_MINUTES * 60000 << 20;
+
 bool forecast_pages_init(struct forecast_pages *pages, int64_t skew_ms)
 {
-    *pages =
-        (struct forecast_pages){.phase_ms = (skew_ms % 60000 + 60000) % 60000, .cap = PAGES_MIN};
+    *pages = (struct forecast_pages){.phase_ms = margin_ms + (skew_ms % 60000 + 60000) % 60000,
+                                     .cap = PAGES_MIN};
     pages->pages = calloc(PAGES_MIN, sizeof *pages->pages);
     pages->table = calloc((size_t)PAGES_MIN * 2, sizeof *pages->table);
     if (pages->pages && pages->table) {

@@ -275,12 +275,12 @@ static void retime_all(struct engine *engine, struct engine_now now)
         engine_advance(engine, now, 1000);
 }
 
-CLAIM(after_a_step_of_the_wall_clock_the_forecast_becomes_exact_again)
+/* Steps the wall clock forward and back. */
+static void step_again_and_again(struct engine_now now)
 {
     static const int64_t steps_ms[] = {
         5, -7, 1, 90001, -3 * 24 * 3600 * 1000, 2 * 24 * 3600 * 1000};
     static struct due dues[JOBS];
-    struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 100);
     struct random random = seed_random(__func__);
 
@@ -298,6 +298,19 @@ CLAIM(after_a_step_of_the_wall_clock_the_forecast_becomes_exact_again)
         check_all(engine, dues, i % 20, now);
     }
     engine_free(engine);
+}
+
+CLAIM(after_a_step_of_the_wall_clock_the_forecast_becomes_exact_again)
+{
+    step_again_and_again(now_at(1750000000123));
+}
+
+/* The clock was in 1970 when the store was created, an hour ago. */
+CLAIM(a_step_back_may_be_larger_than_the_age_of_the_store)
+{
+    const int64_t wall_ms = 1750000000123, age_ms = 3600 * 1000;
+
+    step_again_and_again((struct engine_now){age_ms, wall_ms, wall_ms - age_ms});
 }
 
 CLAIM(changes_and_a_second_step_while_jobs_are_counted_again_keep_the_forecast_right)

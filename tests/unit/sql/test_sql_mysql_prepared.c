@@ -141,6 +141,8 @@ CLAIM(a_refusal_ends_the_preparation)
     assert_true(mysql_prepared_stop(&link.prepared, 1243));
     assert_string_equal(sent("DO 12", true), "DO 12");
     assert_false(mysql_prepared_stop(&link.prepared, 1213));
+    assert_false(
+        mysql_prepared_stop(&link.prepared, 1615)); /* of a text: no reason to repeat it at once */
     end();
 }
 

@@ -29,6 +29,8 @@ bool mysql_prepared_stop(struct mysql_prepared *prepared, unsigned error)
         1243, /* an unknown statement: something else has reset the session */
         1615, /* the tables changed again and again while it was prepared */
     };
+    if (prepared->is_off)
+        return false;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
         if (errors[i] == error)
             return prepared->is_off = true;
