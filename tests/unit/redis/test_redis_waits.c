@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SERVERS = 3, ROUNDS = 12, RESULT_MS_MAX = 1000, PATIENCE_US = 60 * 1000 * 1000 };
+/* Without messages, a server looks once in a second; a busy machine adds the time in which nothing runs. */
+enum { SERVERS = 3, ROUNDS = 12, RESULT_MS_MAX = 3000, PATIENCE_US = 60 * 1000 * 1000 };
 
 struct host {
     struct redis *redis;

@@ -23,7 +23,7 @@ enum { TIMEOUT_MS = 9000 };
 enum { TIMEOUT_MS = 1500 };
 #define TIMED_OUT "timed out after 1500ms"
 #endif
-enum { REPORTS_MAX = 4096, RUN_MS = 60000, GRACE_MS = 20000 };
+enum { REPORTS_MAX = 4096, RUN_MS = 240000, GRACE_MS = 20000 };
 
 struct rig {
     struct reactor *reactor;

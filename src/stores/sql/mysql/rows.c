@@ -644,13 +644,14 @@ static bool read_early(struct mysql_link *link, const struct mysql_step *step, M
     return is_good;
 }
 
-/* Returns whether the only call of the transaction is the ack of a run of jobs without special rules. MySQL cannot
- * return what it deletes. */
+/* Returns whether the only call of the transaction is the ack of a job, or of a run of jobs, without special rules. The
+ * rows between a few jobs that are no run can be many. MySQL cannot return what it deletes. */
 static bool may_be_early(struct mysql_link *link, size_t leases, const struct mysql_run *run)
 {
     const struct mysql_topic *topic = link->topics.wanted.count ? link->topics.wanted.at[0] : NULL;
     const struct sql_call *call = sql_call_first(link->transaction.plan.calls);
-    bool is_single = leases && run->count == leases && topic && !topic->flow &&
+    bool is_run = leases == 1 || leases >= MYSQL_RUN_MIN;
+    bool is_single = is_run && run->count == leases && topic && !topic->flow &&
                      call->list.next == link->transaction.plan.calls &&
                      call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_ANSWER &&
                      call->command->count == leases;
