@@ -159,7 +159,7 @@ static bool looks_at(void *owner, uint64_t tag, struct slice topic)
 {
     (void)owner;
     (void)tag;
-    return !beanstalk_topic_is_own(topic);
+    return !job_topic_is_own(topic);
 }
 
 static bool is_wanted(void *owner, uint64_t tag)

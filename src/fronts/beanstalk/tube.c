@@ -44,9 +44,3 @@ void beanstalk_tubes_fini(struct beanstalk_tubes *tubes)
     }
     beanstalk_tube_table_fini(&tubes->table);
 }
-
-bool beanstalk_topic_is_own(struct slice name)
-{
-    static const char own[] = "tarry-";
-    return name.len >= sizeof own - 1 && memcmp(name.at, own, sizeof own - 1) == 0;
-}

@@ -42,7 +42,4 @@ static inline struct slice beanstalk_tube_name(const struct beanstalk_tube *tube
     return tube->entry.key;
 }
 
-/* Returns true if the topic is internal to tarry. Clients cannot see internal topics. */
-bool beanstalk_topic_is_own(struct slice name);
-
 #endif

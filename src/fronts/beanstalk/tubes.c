@@ -95,7 +95,7 @@ static const struct {
  * or while a client uses or watches it. */
 static bool is_shown(const struct beanstalk_front *front, const struct queue_topic *topic)
 {
-    return !beanstalk_topic_is_own(topic->name) && queue_counts_jobs(&topic->counts) &&
+    return !job_topic_is_own(topic->name) && queue_counts_jobs(&topic->counts) &&
            !beanstalk_tubes_find(&front->tubes, topic->name);
 }
 
@@ -103,7 +103,7 @@ static void beanstalk_sum_add(struct beanstalk_sum *sum, const struct beanstalk_
                               const struct queue_topic *topic)
 {
     const struct queue_counts *counts = &topic->counts;
-    if (beanstalk_topic_is_own(topic->name))
+    if (job_topic_is_own(topic->name))
         return;
     sum->counts.ready += counts->ready;
     sum->counts.leased += counts->leased;

@@ -1,6 +1,7 @@
 """`--beanstalk`: answers to a client of beanstalkd, also compared with beanstalkd itself."""
 
 import contextlib
+import json
 import random
 import re
 import threading
@@ -171,6 +172,14 @@ def test_a_kick_of_delayed_jobs_respects_its_bound(connect):
     assert all(one.answer()[0] == "INSERTED" for _ in range(2500))
     assert one("kick 2200") == ["KICKED", "2200"] and one.stats("stats-job 2200")["state"] == "ready" and one.stats("stats-job 2201")["state"] == "delayed"
     assert one("kick 4294967295") == ["KICKED", "300"] and one("kick 1") == ["KICKED", "0"]
+
+
+def test_only_topics_of_tarrys_own_are_not_shown(connect, server):
+    lines = "".join(json.dumps({"topic": topic, "id": "a", "body": "x"}) + "\n" for topic in ("tarry.dead", "tarry-orders"))
+    assert server.client().call("POST", "/v1/jobs?restore=true", lines.encode(), {"Content-Type": "application/x-ndjson"}).status == 200
+    one = connect()
+    assert one.stats("list-tubes") == ["default", "tarry-orders"]
+    assert one.stats("stats")["current-jobs-ready"] == "1"
 
 
 def test_errors_are_answered(connect):
