@@ -171,6 +171,8 @@ def test_messages_that_a_client_has_read_stay_with_it_when_it_leaves(start):
         time.sleep(0.2)
         got = b""
         while not got.endswith(b"]}"):
-            got += connection.recv(1 << 20)
+            part = connection.recv(1 << 20)
+            assert part, f"the connection ended after {len(got)} bytes"
+            got += part
     time.sleep(0.3)
     assert server.client().topic("large")["counts"]["leased"] == 1
