@@ -1,10 +1,13 @@
 """Finished jobs that are kept: their order, their time, the topic's limits, repairs; and messages about the end of awaited jobs."""
 
+import random
+
 import pytest
 import state
 from abi import (ACK, CANCEL, CANCELLED, CREATED, DEAD, DELAYED, EXTEND, FINISHED, LEASED, NACK, NOT_FOUND, OK, READY, REFUSE, REPLACED, TOPIC_PUT, Shard, job, settings,
                  unpack)
 from test_check import only, must_be_mended
+from test_random import SEEDS, seeds
 from test_reshard import move_all
 
 HOUR, DAY = 3600_000, 24 * 3600_000
@@ -31,6 +34,13 @@ def listed(shard, topic="t", limit=1000):
         if not more:
             return out
         cursor = (jobs[-1].ends, jobs[-1].number)
+
+
+def must_be_found(shard, jobs):
+    """Each kept job is listed and found by its id."""
+    idents = listed(shard)
+    assert len(idents) == jobs and [ident for ident in idents if not shard.kept("t", ident.decode())] == []
+    shard.must_be_sound()
 
 
 def pages(shard, topic="t"):
@@ -105,6 +115,31 @@ def test_shorter_times_find_their_place(shard):
     shard.jump(HOUR + 2000)
     shard.advance_all()
     assert listed(shard, limit=50) == named(*range(299, -1, -1))
+
+
+def test_jobs_of_a_page_that_is_cut_in_the_same_call_are_found_by_id(shard):
+    keep(shard)
+    finish(shard, *range(95), keep=DAY)
+    finish(shard, *range(1000, 1010), keep=HOUR)
+    must_be_found(shard, 105)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS, short=3))
+def test_kept_jobs_with_times_in_any_order_are_found_by_id(shard, seed):
+    chance = random.Random(seed)
+    keep(shard)
+    shard.check = False
+    pushed = 0
+    for _ in range(12):
+        count = chance.choice((1, 10, 60, 100))
+        times = [chance.choice((HOUR, HOUR + 1, 2 * HOUR, DAY, DAY + chance.randrange(HOUR))) for _ in range(count)]
+        shard.push("t", *[job(pushed + at, b"body", keep=ms) for at, ms in enumerate(times)])
+        pushed += count
+        result = b"\0" + b"r" * chance.choice((0, 20, 500))
+        taken = shard.take("t", count)
+        chance.shuffle(taken)
+        shard.answer(*[(ACK, found.delivery, 0, b"", result) for found in taken])
+        must_be_found(shard, pushed)
 
 
 def test_the_time_of_a_kept_job_ends_exactly_and_it_is_removed_a_second_later(shard):

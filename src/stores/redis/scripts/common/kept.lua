@@ -84,7 +84,7 @@ local function bucket_of(k, id)
     return bucket < k.buckets and bucket or bucket - k.span / 2
 end
 
--- Adds ids to the index (`places`), or removes them. One command for each bucket.
+-- Adds ids to the index (`places`; the last one of an id counts), or removes them. One command for each bucket.
 local function index_change(t, k, command, ids, places)
     if k.buckets > #ids then -- hardly any two are in one bucket
         for i = 1, #ids do
@@ -191,20 +191,21 @@ local function has_room(k, entry)
     return k.size < LEAF_MAX and k.filled + #entry <= PAGE_BYTES
 end
 
--- Moves the entries before the number `at` of a page to a new page, which grows from then on.
+-- Moves the entries before the number `at` of a page to a new page, which grows from then on. Their new places are written with those of the jobs that
+-- this call keeps, some of which may be among them.
 local function page_cut(t, k, others, at)
-    local old, moved, ids, places = page_name(k.page), {}, {}, {}
+    local old, moved, known = page_name(k.page), {}, #k.ids
     k.page, k.last, k.bound = 0, 0, ends_of(others[at])
     call('ZADD', t.order, text_of(k.bound), old)
     if at == 1 then return end
     call('LTRIM', t.page .. old, text_of(at - 1), '-1')
     page_begin(t, k, ends_of(others[1]))
     for i = 1, at - 1 do
-        moved[i], ids[i], places[i], k.filled = others[i], id_of(others[i]), place_text(k.page, i - 1), k.filled + #others[i]
+        moved[i], k.filled = others[i], k.filled + #others[i]
+        k.ids[known + i], k.places[known + i] = id_of(others[i]), place_text(k.page, i - 1)
     end
     k.size, k.last = at - 1, ends_of(others[at - 1])
     call_many('RPUSH', t.page .. page_name(k.page), moved)
-    index_change(t, k, 'HSET', ids, places)
 end
 
 -- Adds the jobs that this call keeps to the pages. Those that end in order fill one after another; one that was kept with a shorter time goes before
