@@ -312,6 +312,58 @@ def test_a_batch_of_acks_is_kept_with_few_commands(shard):
     shard.must_be_sound()
 
 
+def test_long_kept_jobs_are_dropped_by_several_calls(shard):
+    keep(shard)
+    shard.push("t", *[job(number) for number in range(20)])
+    taken = shard.take("t")
+    shard.answer(*[(ACK, found.delivery, 0, b"", b"\0" + b"r" * 100_000) for found in taken])
+    assert shard.purge("t", FINISHED, most=100)[:3] == (OK, 1, 3)
+    keep(shard, most=8 * 14)
+    shard.advance_all()
+    assert len(stored(shard)) == 14
+    shard.jump(HOUR + 2000)
+    _, more, _ = shard.advance(1000)
+    assert more and len(stored(shard)) == 11
+    assert shard.purge_all("t", verb="delete") == 0 and not shard.client.exists(f"{shard.tag}:order:t") and pages(shard) == {}
+
+
+def test_a_long_kept_job_is_not_read_before_its_time_ends(shard):
+    keep(shard)
+    finish(shard, "long", result=b"\0" + b"r" * 100_000)
+    shard.push("t", job("soon", delay=1000))
+    shard.jump(1500)
+    shard.check = False
+    reads = lambda call: {name for name in commands(shard, call) if name in ("lrange", "lindex")}
+    assert reads(lambda: shard.advance(100)) == set() and shard.stats("t").ready == 1
+    assert reads(lambda: shard.stats("t")) == set()
+
+
+def test_jobs_whose_time_has_ended_are_counted_by_pages(shard):
+    keep(shard)
+    for number in range(30):
+        finish(shard, number, result=b"\0" + b"r" * 3000, keep=HOUR + 10_000 * (number > 20))
+    shard.jump(HOUR)
+    while listed(shard)[-1] != b"21":
+        pass
+    shard.check = False
+    assert shard.stats("t").finished == 9 and len(stored(shard)) == 30
+    assert commands(shard, lambda: shard.stats("t"))["lrange"] == 1
+
+
+def test_the_time_of_a_page_whose_first_job_was_removed_is_corrected(shard):
+    keep(shard)
+    finish(shard, "first")
+    finish(shard, "second", keep=HOUR + 5000)
+    shard.push("t", job("first", delay=DAY))
+    shard.jump(HOUR + 2000)
+    shard.advance_all()
+    [page] = shard.client.zrange(f"{shard.tag}:order:t", 0, -1, withscores=True)
+    assert page[1] == shard.kept("t", "second").ends
+    shard.jump(5000)
+    shard.advance_all()
+    assert stored(shard) == {}
+
+
 # ---- waits ----
 
 @pytest.fixture

@@ -127,11 +127,11 @@ if is_delete or state == 0 or state == DELAYED and not is_due then purge_delayed
 if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
-local kept_gone = 0
-if (is_delete or state == FINISHED) and has(t, keeping.FLAG) then kept_gone = keeping.purge(t, most - affected) end
+local kept_gone, are_long = 0, false
+if (is_delete or state == FINISHED) and has(t, keeping.FLAG) then kept_gone, are_long = keeping.purge(t, most - affected) end
 if state == FINISHED then affected = kept_gone end
 
-local more = (affected >= most or kept_gone > 0 and affected + kept_gone >= most or is_due or is_on_its_way) and 1 or 0
+local more = (affected >= most or kept_gone > 0 and affected + kept_gone >= most or are_long or is_due or is_on_its_way) and 1 or 0
 if is_delete and more == 0 then
     call('ZREMRANGEBYRANK', t.finished, 0, 9999)
     if call('EXISTS', t.finished) == 1 then

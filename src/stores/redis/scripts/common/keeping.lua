@@ -55,10 +55,10 @@ local function any()
     return 'gone'
 end
 
--- Removes up to `most` jobs that exceed the topic's limits, the oldest first. Returns how many.
+-- Removes up to `most` jobs that exceed the topic's limits, the oldest first. Returns the same as `kept.drop`.
 local function drop_excess(t, k, most)
     local jobs_most, bytes_most = limits_of(t)
-    if k.jobs <= jobs_most and k.bytes <= bytes_most then return 0 end
+    if k.jobs <= jobs_most and k.bytes <= bytes_most then return 0, false end
     return kept.drop(t, k, most, function()
         return k.jobs > jobs_most and 'by_jobs' or k.bytes > bytes_most and 'by_bytes' or nil
     end)
@@ -105,7 +105,7 @@ function keeping.write(words)
     end
 end
 
--- Returns when the first job's time ends, or now if some must be dropped. Lowers the flag if the topic keeps nothing.
+-- Returns when the first job's time ends, or an earlier time; or now if some must be dropped. Lowers the flag if the topic keeps nothing.
 function keeping.first_event(t)
     local k, f = kept.open(t), t.f
     if k.jobs <= 0 and #k.ids == 0 then
@@ -119,16 +119,17 @@ function keeping.first_event(t)
     return first < NONE and first + SLACK_MS or NONE
 end
 
--- Removes up to `most` jobs whose time has ended or that exceed the limits. Returns how many.
+-- Removes up to `most` jobs whose time has ended or that exceed the limits. Returns how many, or `most` if they were long and the call has to end.
 function keeping.expire_some(t, most)
     local k = kept.open(t)
     if k.jobs <= 0 then return 0 end
-    local done = kept.drop(t, k, most, is_over)
-    if done < most then done = done + drop_excess(t, k, most - done) end
-    return done
+    local done, are_long = kept.drop(t, k, most, is_over)
+    local others = 0
+    if not are_long then others, are_long = drop_excess(t, k, most - done) end
+    return are_long and most or done + others
 end
 
--- Removes up to `most` jobs. Returns how many.
+-- Removes up to `most` jobs. Returns the same as `kept.drop`.
 function keeping.purge(t, most)
     return kept.drop(t, kept.open(t), most, any)
 end

@@ -6,6 +6,7 @@ local HEAD_BYTES = 28 -- of a kept job: flags, outcome, number, end of its time,
 local FIGURES = '>I6I6I6I4I4I6I6I4' -- jobs, bytes; page that grows, its entries, their bytes, its last time, first time of the page behind it; buckets
 local PAGE = '%012d' -- pages with the same first time are in the order of their numbers
 local PAGE_BYTES = 7800 -- of a page with several entries: Redis stores up to 8 KiB of a list in one piece
+local DROP_BYTES = 2 ^ 18 -- a call reads so many to drop jobs; Redis takes some 2 ms for 1 MiB
 local BUCKET_JOBS = 32 -- on average; one that waits to be split has twice as many, which is below hash-max-listpack-entries
 local SLOT_MAX = 99
 local HASH_PRIME, TAILS = 4294967291, {'>B', '>I2', '>I3', '>I4', '>I5'}
@@ -156,8 +157,10 @@ end
 
 -- ---- pages ----
 
+-- Returns the first page, and a time before which none of its jobs end.
 local function first_page(t)
-    return call('ZRANGE', t.order, '0', '0')[1]
+    local first = call('ZRANGE', t.order, '0', '0', 'WITHSCORES')
+    return first[1], tonumber(first[2] or NONE)
 end
 
 -- Begins a page behind the one that grows, or in place of it.
@@ -295,12 +298,13 @@ function kept.remove(t, id)
     return true
 end
 
--- Removes up to `most` jobs from the front as long as `reason(k, ends)` names one. Returns how many.
+-- Removes up to `most` jobs from the front as long as `reason(k, ends)` names one. Returns how many, and true if there may be more but these were long.
 function kept.drop(t, k, most, reason)
-    local dropped = 0
+    local dropped, read = 0, 0
     while dropped < most do
-        local page = first_page(t)
-        if not page then break end
+        if read >= DROP_BYTES then return dropped, true end
+        local page, first = first_page(t)
+        if not page or not reason(k, first) then break end
         local key, ids, bytes = t.page .. page, {}, 0
         local entries = call('LRANGE', key, '0', text_of(min(most - dropped, LEAF_MAX) - 1))
         for i = 1, #entries do
@@ -315,35 +319,29 @@ function kept.drop(t, k, most, reason)
             call('LTRIM', key, text_of(#ids), '-1')
         end
         page_shrunk(t, k, page, #ids, bytes)
-        dropped = dropped + #ids
-        if #ids < #entries then break end
+        dropped, read = dropped + #ids, read + bytes
+        if #ids < #entries then
+            if first <= now then call('ZADD', t.order, text_of(ends_of(entries[#ids + 1])), page) end -- else its event comes again
+            break
+        end
     end
-    return dropped
+    return dropped, false
 end
 
--- Returns when the time of the first job ends, also of one that is not written yet.
+-- Returns when the time of the first job ends, or an earlier time; also of one that is not written yet. A drop at that time corrects it.
 function kept.first_end(t, k)
-    local page = first_page(t)
-    local entry = page and call('LINDEX', t.page .. page, '0')
-    local first = entry and ends_of(entry) or NONE
+    local _, first = first_page(t)
     for i = 1, #k.ends do first = min(first, k.ends[i]) end
     return first
 end
 
--- Returns how many jobs are still stored although their time has ended.
+-- Returns how many jobs are still stored although their time has ended. Those of a page have ended when the next page begins.
 function kept.over(t)
-    local over, rank = 0, 0
-    repeat
-        local page, are_all = call('ZRANGE', t.order, rank, rank)[1], false
-        local first = page and call('LINDEX', t.page .. page, '0')
-        if first and ends_of(first) <= now then
-            local entries, at = call('LRANGE', t.page .. page, '0', '-1'), 1
-            while entries[at] and ends_of(entries[at]) <= now do at = at + 1 end
-            over, are_all = over + at - 1, at > #entries
-        end
-        rank = rank + 1
-    until not are_all or rank > 20
-    return over
+    local over, pages = 0, call('ZRANGE', t.order, '-inf', now, 'BYSCORE', 'LIMIT', '0', '20')
+    for i = 1, #pages - 1 do over = over + call('LLEN', t.page .. pages[i]) end
+    local entries, at = #pages > 0 and kept.page_entries(t, pages[#pages]) or {}, 1
+    while entries[at] and ends_of(entries[at]) <= now do at = at + 1 end
+    return over + at - 1
 end
 
 -- Calls `each(id, value)` for the newest jobs first, from those whose (end, number) is below the cursor's, until it returns false.
