@@ -50,6 +50,13 @@ def test_each_step_is_taken_once_and_to_one_generation(shard):
     assert rest[:1] + rest[7:] == bytes([SEALED]) + b"4@1" and int.from_bytes(rest[1:7], "big") == shard.hello().sequence
 
 
+def test_the_progress_is_returned_to_ask(shard):
+    state = shard.reshard("ask", "4@1")
+    assert state[0] == STAYS and state[1].encode() == bytes(4)  # open batches
+    for verb, step in ("announce", ANNOUNCED), ("seal", SEALED), ("leave", LEAVING):
+        assert shard.reshard(verb, "4@1") == shard.reshard("ask", "4@1") == shard.reshard("ask", "2@1") == (step, "4@1")
+
+
 def test_numbers_of_the_next_generation_begin_above_earlier_ones(shard, new):
     sequence = shard.hello().sequence
     assert new.hello(shards=1).sequence > sequence + (1 << 32)

@@ -97,7 +97,7 @@ static bool is_target(const struct reshard *reshard, const struct redis_generati
            generation->shards == reshard->target.shards;
 }
 
-/* Handles the reply to "ask" and "prepare". Such a shard has no target. */
+/* Handles the reply to "ask" and "prepare". A target is compared with the next step. */
 static void on_prepared(void *ctx, enum queue_status status, const struct redis_generation *target)
 {
     struct reshard *reshard = ctx;
@@ -142,10 +142,10 @@ static bool are_batches_closed(struct reshard *reshard, const struct redis_set *
     }
     if (batches)
         FAIL(reshard, -EBUSY,
-             "%" PRIu64 " job%s for members of a batch, such as %s, and batches do not move to "
-             "other shards; run this again when they have ended, or cancel them; nothing was "
-             "changed",
-             batches, batches == 1 ? " waits" : "s wait", job);
+             "%" PRIu64 " job%s an open batch, such as %s, and open batches do not move to other "
+             "shards; run this again when they have ended, or cancel these jobs; if one is dead, "
+             "redrive, cancel or purge it; nothing was changed",
+             batches, batches == 1 ? " has" : "s have", job);
     return batches == 0;
 }
 

@@ -72,15 +72,27 @@ def test_a_change_waits_for_open_batches(redis_server, start_server):
         for number in range(6):
             client.push("jobs", f"{name}-{number}", batch_topic="jobs", batch_id=name, delay="1h")
     refusal = reshard(store, 2, code=1)
-    assert "2 jobs wait for members of a batch, such as '" in refusal and "' of the topic 'jobs'" in refusal and "nothing was changed" in refusal
+    assert "2 jobs have an open batch, such as '" in refusal and "' of the topic 'jobs'" in refusal and "nothing was changed" in refusal
     assert info(start_server("--store", store))["shards"] == 3
     assert client.call("DELETE", "/v1/topics/jobs/jobs/summary?members=true").status == 200
-    assert "1 job waits for members of a batch, such as 'report' of the topic 'jobs'" in reshard(store, 2, code=1)
+    assert "1 job has an open batch, such as 'report' of the topic 'jobs'" in reshard(store, 2, code=1)
     for number in range(6):
         client.call("DELETE", f"/v1/topics/jobs/jobs/report-{number}")
     assert client.call("POST", "/v1/topics/jobs/jobs/report/close").status == 200
     [report] = client.take("jobs", wait="10s")
     client.ack(report["lease"])
+    reshard(store, 2)
+    assert info(start_server("--store", store))["shards"] == 2
+
+
+def test_a_dead_job_whose_batch_was_not_closed_is_named_with_its_remedy(redis_server, start_server):
+    store = url_of(redis_server, "dead")
+    client = start_server("--store", store, "--shards", "3").client()
+    client.push("jobs", "report", waits="true", close_within="1s")
+    eventually(lambda: client.topic("jobs")["counts"]["dead"] == 1)
+    refusal = reshard(store, 2, code=1)
+    assert "1 job has an open batch, such as 'report' of the topic 'jobs'" in refusal and "if one is dead, redrive, cancel or purge it" in refusal
+    assert client.call("POST", "/v1/topics/jobs/purge?state=dead").status == 200
     reshard(store, 2)
     assert info(start_server("--store", store))["shards"] == 2
 

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- The progress of a shard to another generation, and its next step. To `ask` takes none, and also returns the number of open batches, and the job of one. No step is taken back or taken twice: if the answer names another
--- generation than the caller asked for, another server was first.
+-- Takes the next step of a shard to another generation, and returns its progress. No step is taken back or taken twice: if the answer names another
+-- generation than the caller asked for, another server was first. `ask` takes no step; if the first one was not taken either, it also returns the number
+-- of open batches, and the job of one.
 local ticket, verb, target = ARGV[1], ARGV[2], ARGV[3]
 begin(KEYS, ticket)
 
@@ -30,6 +31,6 @@ elseif verb == 'adopt' then
     call('ZADD', T .. ':aware', text_of(clock), sub(ticket, 1, 8))
 end
 write(ticket)
-if verb ~= 'ask' then return shown(move_state()) end
+if verb ~= 'ask' or sealed > 0 then return shown(move_state()) end
 local waiting = T .. ':batches'
 return shown(pack('>BI6I4', sealed, sequence, call('HLEN', waiting)) .. (call('HRANDFIELD', waiting) or ''))
