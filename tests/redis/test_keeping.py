@@ -338,7 +338,7 @@ def test_a_long_kept_job_is_not_read_before_its_time_ends(shard):
     assert reads(lambda: shard.stats("t")) == set()
 
 
-def test_jobs_whose_time_has_ended_are_counted_by_pages(shard):
+def test_ended_jobs_are_counted_by_pages(shard):
     keep(shard)
     for number in range(30):
         finish(shard, number, result=b"\0" + b"r" * 3000, keep=HOUR + 10_000 * (number > 20))
@@ -350,7 +350,7 @@ def test_jobs_whose_time_has_ended_are_counted_by_pages(shard):
     assert commands(shard, lambda: shard.stats("t"))["lrange"] == 1
 
 
-def test_the_time_of_a_page_whose_first_job_was_removed_is_corrected(shard):
+def test_the_time_of_a_page_is_corrected_after_its_first_job_was_removed(shard):
     keep(shard)
     finish(shard, "first")
     finish(shard, "second", keep=HOUR + 5000)

@@ -85,7 +85,7 @@ def test_a_change_waits_for_open_batches(redis_server, start_server):
     assert info(start_server("--store", store))["shards"] == 2
 
 
-def test_a_dead_job_whose_batch_was_not_closed_is_named_with_its_remedy(redis_server, start_server):
+def test_a_rejection_names_the_remedy_of_a_dead_job(redis_server, start_server):
     store = url_of(redis_server, "dead")
     client = start_server("--store", store, "--shards", "3").client()
     client.push("jobs", "report", waits="true", close_within="1s")
