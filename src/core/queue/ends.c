@@ -304,7 +304,14 @@ void ends_pushed_before(struct ends_wait *wait)
 
 void ends_end(struct ends_wait *wait)
 {
-    wait_finish(wait);
+    struct due_waits *due = &wait->ends->due;
+    if (!wait->is_pushing) {
+        wait_finish(wait);
+        return;
+    }
+    due_waits_remove(due, wait->place - 1);
+    wait->is_late = true; /* the reply of the push ends it */
+    (void)due_waits_add(due, (struct due_wait){INT64_MAX, wait});
 }
 
 void ends_cancel(struct ends_wait *wait)
@@ -322,16 +329,8 @@ int64_t ends_next_ms(const struct ends *ends)
 
 void ends_expire(struct ends *ends, int64_t now_ms)
 {
-    while (ends->due.count && ends->due.at[0].until_ms <= now_ms) {
-        struct ends_wait *wait = ends->due.at[0].wait;
-        if (!wait->is_pushing) {
-            wait_finish(wait);
-            continue;
-        }
-        due_waits_remove(&ends->due, 0);
-        wait->is_late = true; /* the reply of the push ends it */
-        (void)due_waits_add(&ends->due, (struct due_wait){INT64_MAX, wait});
-    }
+    while (ends->due.count && ends->due.at[0].until_ms <= now_ms)
+        ends_end(ends->due.at[0].wait);
 }
 
 void ends_drain(struct ends *ends)

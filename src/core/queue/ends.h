@@ -59,7 +59,7 @@ void ends_pushed(struct ends_wait *wait, bool awaits);
  * does. The status EXISTED then means that the job no longer exists. */
 void ends_pushed_before(struct ends_wait *wait);
 
-/* Ends a wait now, as at its timeout. */
+/* Ends a wait now, as at its timeout. A wait whose push has no reply yet ends with that reply. */
 void ends_end(struct ends_wait *wait);
 /* Ends a wait whose caller is gone: `done` is not called. */
 void ends_cancel(struct ends_wait *wait);

@@ -276,17 +276,18 @@ static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *r
     const struct queue_result *result = reply->result_count ? reply->results : NULL;
     bool awaits = result && queue_push_awaits(result);
     struct http_exchange *exchange = http_exchange_find(front, waiting->tag);
+    bool is_waiting = exchange && exchange->ends == waiting->wait; /* not answered yet */
     (void)tag;
     if (result && queue_push_is_known(result)) {
         ends_pushed_before(waiting->wait);
         free(waiting);
         return;
     }
-    if (exchange && !awaits)
+    if (is_waiting && !awaits)
         exchange->ends = NULL;
     ends_pushed(waiting->wait, awaits);
     free(waiting);
-    if (!exchange || awaits)
+    if (!is_waiting || awaits)
         return;
     if (!result)
         refuse_noted(exchange, reply->status);

@@ -7,6 +7,7 @@
 
 struct await {
     struct list list;
+    uint64_t push_needs; /* as completion.push_needs */
     struct queue_reply_to reply_to;
 };
 
@@ -80,7 +81,7 @@ static void awaited_drop(struct shard *shard, struct awaited *awaited)
     awaited_free(awaited);
 }
 
-void awaits_add(struct shard *shard, struct slice topic, struct slice id,
+void awaits_add(struct shard *shard, struct slice topic, struct slice id, uint64_t push_needs,
                 struct queue_reply_to reply_to)
 {
     struct hash128 key = engine_key(shard->engine, topic, id);
@@ -93,6 +94,7 @@ void awaits_add(struct shard *shard, struct slice topic, struct slice id,
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return;
     }
+    await->push_needs = push_needs;
     await->reply_to = reply_to;
     list_add_last(&awaited->waits, &await->list);
     engine_await(shard->engine, topic, true);
@@ -134,8 +136,37 @@ void awaits_cancel(struct shard *shard, struct slice topic, struct slice id,
         awaited_drop(shard, awaited);
 }
 
+static void drop_failed_of(struct shard *shard, struct awaited *awaited)
+{
+    struct slice topic = slice_make(awaited->text, awaited->topic_bytes);
+    for (struct list *at = awaited->waits.next, *next; at != &awaited->waits; at = next) {
+        struct await *await = list_entry(at, struct await, list);
+        next = at->next;
+        if (await->push_needs <= shard->failed_after || await->push_needs > shard->failed_until)
+            continue;
+        engine_await(shard->engine, topic, false);
+        list_remove(&await->list);
+        free(await);
+    }
+}
+
+void awaits_drop_failed(struct shard *shard)
+{
+    if (!shard->failed_until)
+        return;
+    for (struct awaited *at = awaited_jobs_first(&shard->awaits->jobs); at;) {
+        struct awaited *next = awaited_jobs_next(&shard->awaits->jobs, at);
+        drop_failed_of(shard, at);
+        if (list_is_empty(&at->waits))
+            awaited_drop(shard, at);
+        at = next;
+    }
+    shard->failed_until = 0;
+}
+
 void awaits_end_all(struct shard *shard, enum queue_status status)
 {
+    awaits_drop_failed(shard);
     for (struct awaited *at = awaited_jobs_first(&shard->awaits->jobs); at;) {
         struct awaited *next = awaited_jobs_next(&shard->awaits->jobs, at);
         struct slice topic = slice_make(at->text, at->topic_bytes);
@@ -167,9 +198,9 @@ static struct slice *text_of(struct ended_job *job, size_t i)
 }
 
 /* Sends the end of the job, once it is durable. */
-static void send_end(struct shard *shard, const struct ended_job *job,
-                     struct queue_reply_to reply_to)
+static void send_end(struct shard *shard, const struct ended_job *job, const struct await *await)
 {
+    const struct queue_reply_to reply_to = await->reply_to;
     size_t bytes = sizeof *job;
     struct ended_job copy = *job;
     for (size_t i = 0; text_of(&copy, i); i++)
@@ -191,6 +222,7 @@ static void send_end(struct shard *shard, const struct ended_job *job,
     *sent = copy;
     if (sent->job.end)
         sent->job.end = &sent->end;
+    completion->push_needs = await->push_needs;
     completion->reply.jobs = &sent->job;
     completion->reply.job_count = 1;
     completion_when_durable(shard, completion);
@@ -199,6 +231,7 @@ static void send_end(struct shard *shard, const struct ended_job *job,
 void awaits_on_ended(void *ctx, const struct engine_ended *ended)
 {
     struct shard *shard = ctx;
+    awaits_drop_failed(shard);
     struct awaited *awaited = awaited_find(shard, &ended->key);
     if (!awaited)
         return;
@@ -208,11 +241,11 @@ void awaits_on_ended(void *ctx, const struct engine_ended *ended)
                           slice_make(awaited->text + awaited->topic_bytes, awaited->id_bytes),
                           &job.job, &job.end);
     for (struct list *at = awaited->waits.next; at != &awaited->waits; at = at->next) {
-        struct queue_reply_to reply_to = list_entry(at, struct await, list)->reply_to;
+        const struct await *await = list_entry(at, struct await, list);
         if (ended->is_gone)
-            completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
+            completion_status_soon(shard, QUEUE_NOT_FOUND, await->reply_to);
         else
-            send_end(shard, &job, reply_to);
+            send_end(shard, &job, await);
         engine_await(shard->engine, ended->topic, false);
     }
     awaited_drop(shard, awaited);

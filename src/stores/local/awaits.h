@@ -14,9 +14,12 @@ struct awaits;
 struct awaits *awaits_new(void); /* NULL: out of memory */
 void awaits_free(struct awaits *awaits);
 
-/* Begins a wait for a job that exists and has not ended. */
-void awaits_add(struct shard *shard, struct slice topic, struct slice id,
+/* Begins a wait for a job that exists and has not ended. `push_needs`: the durable sequence that its push needs
+ * (shard_needs), if the wait begins with a push; else 0. */
+void awaits_add(struct shard *shard, struct slice topic, struct slice id, uint64_t push_needs,
                 struct queue_reply_to reply_to);
+/* Drops the waits whose push has failed (shard.failed_after), without a reply. */
+void awaits_drop_failed(struct shard *shard);
 /* Ends the wait with this destination, or with this tag if it came from another thread (awaits_tag). */
 void awaits_cancel(struct shard *shard, struct slice topic, struct slice id,
                    const struct queue_reply_to *reply_to);

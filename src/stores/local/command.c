@@ -70,7 +70,7 @@ static int run_push(struct shard *shard, const struct command *command,
                                            &copy, &room),
                         now, result);
         if (__builtin_expect(push->ended != NULL, 0) && queue_push_awaits(result))
-            awaits_add(shard, push->topic, push->id, *push->ended);
+            awaits_add(shard, push->topic, push->id, shard_needs(shard), *push->ended);
         result->topic = completion_text(completion, &used, push->topic);
         result->id = completion_text(completion, &used, push->id);
     }
@@ -381,7 +381,7 @@ static void await_begin(struct shard *shard, struct slice topic, struct slice id
     } else {
         engine_view_fini(view);
         free(view);
-        awaits_add(shard, topic, id, reply_to);
+        awaits_add(shard, topic, id, 0, reply_to);
     }
 }
 

@@ -289,6 +289,7 @@ static bool shard_step(void *ctx)
     shard_feed_look(shard);
     bool busy = advance_engine(shard, now);
     scan_trim(shard);
+    awaits_drop_failed(shard);
     if (shard->ends_awaits)
         awaits_end_all(shard, QUEUE_UNAVAILABLE);
     shard->ends_awaits = false;

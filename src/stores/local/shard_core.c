@@ -117,10 +117,15 @@ void completion_soon_of(struct shard *shard, struct completion *completion, size
     list_add_last(bytes > HEAVY_BYTES ? &shard->heavy : &shard->soon, &completion->list);
 }
 
-void completion_when_durable(struct shard *shard, struct completion *completion)
+uint64_t shard_needs(const struct shard *shard)
 {
     uint64_t open = wal_open_sequence(shard->wal);
-    completion->needs = wal_open_is_empty(shard->wal) ? open - 1 : open;
+    return wal_open_is_empty(shard->wal) ? open - 1 : open;
+}
+
+void completion_when_durable(struct shard *shard, struct completion *completion)
+{
+    completion->needs = shard_needs(shard);
     if (completion->needs <= shard->durable)
         completion_soon(shard, completion);
     else
@@ -154,13 +159,21 @@ static struct completion *first_waiting(const struct shard *shard, uint64_t unti
     return first->needs <= until ? first : NULL;
 }
 
-/* Fails the completions that need a sequence after `durable` and at most `until` (UINT64_MAX: all). Sends earlier ones
- * as they are. */
+/* Fails the completions that need a sequence after `durable` and at most `until` (UINT64_MAX: all), and drops the waits
+ * that began with one of them. Sends earlier ones as they are. */
 static void completions_fail(struct shard *shard, uint64_t durable, uint64_t until,
                              enum queue_status status)
 {
     struct completion *first;
+    shard->failed_after =
+        shard->failed_until && shard->failed_after < durable ? shard->failed_after : durable;
+    shard->failed_until = until;
     while ((first = first_waiting(shard, until))) {
+        if (first->push_needs > durable) {
+            list_remove(&first->list);
+            completion_free(shard, first);
+            continue;
+        }
         if (first->needs > durable)
             first->reply = (struct queue_reply){.status = status};
         completion_run(shard, first);

@@ -24,6 +24,9 @@
 struct completion {
     struct list list;
     uint64_t needs; /* durable sequence; 0: not needed */
+    /* Of the end of a job: the sequence that the push needs with which the wait began; 0: none. If that fails, the wait
+     * has not begun, and gets no reply. */
+    uint64_t push_needs;
     struct queue_reply_to reply_to;
     struct queue_reply reply;
     size_t bytes;
@@ -60,6 +63,9 @@ struct shard {
     struct preload *preload;
     struct awaits *awaits;
     bool ends_awaits; /* the shard has failed: end all waits */
+    /* Pushes that need a sequence after `failed_after` and at most `failed_until` have failed, and their waits must be
+     * dropped; failed_until 0: none. */
+    uint64_t failed_after, failed_until;
     struct shard_feed *feed;
     struct feed_watch feed_watch;
     uint32_t event_kinds;  /* event kinds that the engine reports */
@@ -213,6 +219,8 @@ static inline struct queue_result *completion_results(struct completion *complet
 {
     return (struct queue_result *)(void *)(completion + 1);
 }
+/* Returns the durable sequence that the records appended so far need. */
+uint64_t shard_needs(const struct shard *shard);
 /* Sends the completion when the records appended so far are durable, or at the end of the step if
  * nothing is on its way to the disk. */
 void completion_when_durable(struct shard *shard, struct completion *completion);

@@ -2,16 +2,18 @@
 
 import contextlib
 import re
+import signal
 import socket
 import threading
 import time
 
 import pytest
-from client import Refused
+from client import Lost, Refused, request_bytes
 from redis_servers import RedisServer
-from server import slack
+from server import freeze, slack
 
 JOBS = 20
+ASKING = request_bytes("GET", "/v1/topics/t/consumers")
 
 
 class Recorder(threading.Thread):
@@ -128,3 +130,20 @@ def test_no_job_is_lost_by_a_worker_that_waits_for_an_empty_topic(redis_server, 
         came += taker.take("far", wait="1s", max=10)
     assert sorted(job["id"] for job in came) == sorted(["first", *(f"{when}-{number}" for when in ("between", "while", "last") for number in range(JOBS))])
     assert time.monotonic() - began < 20 * slack()
+
+
+def test_a_push_that_waits_is_answered_once_when_its_client_sends_no_more(start_server):
+    with RedisServer() as redis:
+        server = start_server("--store", redis.url)
+        server.client().push("t", "b", delay="1h")
+        server.client().call("GET", "/v1/topics/t/consumers")
+        freeze(redis.proc.pid)
+        with contextlib.closing(server.connection()) as connection:
+            connection.send(ASKING + request_bytes("PUT", "/v1/topics/t/jobs/b?wait=20s&on_conflict=reject", b"y"))
+            time.sleep(0.3)
+            connection.socket.shutdown(socket.SHUT_WR)
+            time.sleep(0.3)
+            redis.proc.send_signal(signal.SIGCONT)
+            assert [connection.read().status, connection.read().status] == [200, 409]
+            with pytest.raises(Lost):
+                connection.read()

@@ -295,6 +295,47 @@ CLAIM_BETWEEN(after_a_failed_sync_no_call_succeeds_and_the_server_is_notified, o
     assert_int_equal(world->status, QUEUE_UNAVAILABLE);
 }
 
+static void push_awaited(struct world *world, const char *id, struct queue_reply_to *ended)
+{
+    struct queue_push job = {.topic = slice_of("t"),
+                             .id = slice_of(id),
+                             .when = {.due = QUEUE_DUE_DELAY, .ms = 3600000},
+                             .priority = QUEUE_PRIORITY_UNSET,
+                             .ended = ended};
+    queue_push(world->queue, &job, 1, to(world));
+}
+
+static void on_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    *(int *)owner = (int)reply->status;
+}
+
+/* A front frees its wait with the reply of the push. */
+CLAIM_BETWEEN(a_wait_whose_push_fails_has_no_reply, open_world, close_world)
+{
+    enum { NONE = 1000 };
+    struct world *world = *state;
+    int ends[] = {NONE, NONE, NONE};
+    struct queue_reply_to ended[3];
+
+    for (size_t i = 0; i < 3; i++)
+        ended[i] = (struct queue_reply_to){.done = on_ended, .owner = &ends[i]};
+    push_awaited(world, "stored", &ended[0]);
+    assert_int_equal(pump(world, TIMEOUT_MS, 1), 1);
+    assert_int_equal(world->status, QUEUE_CREATED);
+    atomic_store(&failing, true);
+    push_awaited(world, "lost", &ended[1]);
+    push_awaited(world, "kept", &ended[2]);
+    cancel(world); /* of the last one */
+    assert_int_equal(pump(world, TIMEOUT_MS, 4), 4);
+    assert_int_equal(world->status, QUEUE_UNAVAILABLE);
+    (void)pump(world, LOOK_MS, 5);
+    assert_int_equal(ends[0], QUEUE_UNAVAILABLE);
+    assert_int_equal(ends[1], NONE);
+    assert_int_equal(ends[2], NONE);
+}
+
 /* ---- large pushes that wait for a checkpoint ---- */
 
 static void push_body(struct world *world, const char *topic, const char *body, size_t bytes)

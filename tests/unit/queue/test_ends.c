@@ -300,6 +300,22 @@ CLAIM(a_wait_whose_time_ends_before_its_push_is_answered_after_it)
     ends_free(ends);
 }
 
+CLAIM(a_wait_that_is_ended_before_its_push_is_answered_after_it)
+{
+    struct ends *ends = begin(4);
+    struct ends_order one = order(1, false);
+    const struct queue_reply_to *ended;
+    struct ends_wait *wait = ends_wait_push(ends, &one, 0, &ended);
+
+    ends_end(wait);
+    assert_int_equal(seen.calls, 0);
+    fake.waits[fake.wait_count++] = *ended;
+    ends_pushed(wait, true);
+    assert_true(fake.cancelled == 1 && fake.wait_count == 0 && seen.calls == 1);
+    settle();
+    ends_free(ends);
+}
+
 CLAIM(a_drain_ends_all_waits_and_refuses_new_ones)
 {
     struct ends *ends = begin(4);
