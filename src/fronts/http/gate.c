@@ -242,7 +242,7 @@ void http_gate_wait(struct http_exchange *exchange, struct access_caller *caller
         exchange->connection->weight -= exchange->weight;
         exchange->weight = 0;
     }
-    exchange->bytes_counted = bytes;
+    exchange->bytes_counted += bytes; /* a large body is counted already */
     http_budget_add(exchange->front, bytes);
 }
 
