@@ -181,6 +181,20 @@ bool http_quota_request(struct http_connection *connection, struct http_fault *f
 
 /* ---- waiting takes ---- */
 
+/* Returns the account that a wait counts for; a reference. A caller that the exchange keeps may
+ * differ from that of the connection's last request. */
+static struct quota_account *hold_waiter(struct http_connection *connection,
+                                         const struct access_caller *caller)
+{
+    struct quota *quota = connection->front->shared->quota;
+    if (caller->kind != ACCESS_ANYONE && caller != connection->gate.caller)
+        return quota_account_of_caller(quota, caller);
+    struct quota_account *account =
+        caller->kind == ACCESS_ANYONE ? connection->quota.address : connection->quota.caller;
+    quota_account_keep(quota, account);
+    return account;
+}
+
 bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault)
 {
     struct http_connection *connection = exchange->connection;
@@ -189,13 +203,17 @@ bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault)
     if (!quota || !own->address)
         return true;
     const struct quota_options *options = quota_options(quota);
-    struct quota_account *account = own->caller ? own->caller : own->address;
+    const struct access_caller *caller =
+        exchange->caller ? exchange->caller : connection->gate.caller;
+    bool is_named = caller->kind != ACCESS_ANYONE;
     uint64_t most = own->is_local && options->are_local_waits_free ? 0 : options->address_waiting;
-    if (own->caller)
-        most = connection->gate.caller->limits.waiting_max;
-    if (!quota_count_up(&account->waiting, most))
-        return refuse(quota, own->caller ? QUOTA_WAITING : QUOTA_ADDRESS_WAITING, most, 0, fault);
-    quota_account_keep(quota, account);
+    if (is_named)
+        most = caller->limits.waiting_max;
+    struct quota_account *account = hold_waiter(connection, caller);
+    if (!quota_count_up(&account->waiting, most)) {
+        quota_account_release(quota, account);
+        return refuse(quota, is_named ? QUOTA_WAITING : QUOTA_ADDRESS_WAITING, most, 0, fault);
+    }
     exchange->waits_of = account;
     return true;
 }

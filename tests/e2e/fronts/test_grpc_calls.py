@@ -2,12 +2,14 @@
 
 import json
 import pathlib
+import struct
 import threading
 import time
 
 import grpc
 import pytest
 from conftest import FLAGS
+from frames import DATA, Peer, request
 from grpc_calls import MESSAGES, Stub, channel, descriptors, details, duration, fails
 from server import eventually
 from tokens import Token, TokenFile
@@ -431,3 +433,25 @@ def test_no_field_or_method_has_changed():
     recorded, found = FIELDS.read_text(encoding="utf-8").splitlines(), sorted(described())
     assert not set(recorded) - set(found), "changed or removed: use a new number instead"
     assert not set(found) - set(recorded), f"add these lines to {FIELDS.name}"
+
+
+# ---- several callers on one connection ----
+
+
+@pytest.mark.plain("the frames are written to a plain socket")
+def test_the_wait_of_a_worker_counts_for_its_own_caller(start_server, tmp_path):
+    """The worker greets after a request of another caller on its connection, as behind a proxy."""
+    tokens = [Token(name, ["consume", "read"], **{"max-waiting": 1}) for name in ("worker", "other")]
+    TokenFile(tmp_path / "tokens", *tokens)
+    server = start_server("--tokens", tmp_path / "tokens")
+    worker, other = ([("authorization", "Bearer " + token.secret)] for token in tokens)
+    hello, take = MESSAGES.WorkRequest(hello={"topics": ["sums"], "credit": 1}).SerializeToString(), "/v1/topics/sums/take?wait=60s"
+    with Peer(server.port) as peer:
+        work = peer.open(request("POST", "/tarry.v1.Queue/Work", [("content-type", "application/grpc"), ("te", "trailers"), *worker]), end=False)
+        assert peer.call("GET", "/v1/topics/sums", fields=other).status == 404
+        peer.send(DATA, 0, work, b"\0" + struct.pack(">I", len(hello)) + hello)
+        peer.sync()
+        waiting = peer.open(request("POST", take, other))
+        answer = peer.call("POST", take, fields=worker)
+        assert (answer.status, json.loads(answer.body)["limit"]) == (429, "waiting")
+        assert not peer.answers[work].ended and not peer.answers[waiting].ended, peer.answers[waiting].body
