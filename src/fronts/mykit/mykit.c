@@ -20,7 +20,8 @@ enum {
     TOPIC_PAGE = 100,
     MESSAGE_BYTES = 512,
     WAIT_MS = 10000, /* default timeout of a take */
-    WAIT_BYTES = 1024
+    WAIT_BYTES = 1024,
+    FRAME_BYTES = 256 /* more than an answer has around its data */
 };
 
 /* Messages of the original: "this function is not open yet" and "there is no such job". */
@@ -603,18 +604,24 @@ static void write_job(struct buffer *out, const struct job *job)
     buffer_append_byte(out, '}');
 }
 
-/* Answers with the job, which is leased to the caller. If the response cannot be delivered the job
- * goes back. */
+/* Answers with the job, which is leased to the caller. Returns 0 if there is no memory for the
+ * answer. If the response cannot be delivered the job goes back. */
 static size_t answer_job(struct http_exchange *exchange, const struct queue_job *taken)
 {
     struct buffer json;
     buffer_init(&json, 8 * (taken->job.body.len + taken->job.meta.len) + 4096);
     write_job(&json, &taken->job);
-    bool good = !json.failed && http_lease_note(exchange, taken, 1);
-    if (good)
+    bool has_memory = http_budget_has(exchange->front, json.len + FRAME_BYTES);
+    bool good = has_memory && !json.failed && http_lease_note(exchange, taken, 1);
+    if (!has_memory) {
+        struct http_fault fault;
+        http_budget_refuse(exchange->front, &fault);
+        http_answer_fault(exchange, &fault);
+    } else if (good) {
         answer(exchange, true, buffer_slice(&json), NULL);
-    else
+    } else {
         answer_status(exchange, QUEUE_NO_MEMORY, NULL);
+    }
     buffer_fini(&json);
     return good;
 }

@@ -11,6 +11,8 @@ import time
 import frames
 import pytest
 from certificates import Authority
+from client import Client
+from delivery import counts
 from frames import Peer
 from server import IS_SANITIZED, eventually, slack
 
@@ -183,6 +185,28 @@ def test_bodies_of_http2_stay_within_the_budget(server, call):
         assert pour_bodies(peers) > CLIENTS * 65_535, "the windows grow"
         stays_within_the_budget(server, before)
     frees_everything(server)
+
+
+def test_pushes_that_wait_give_their_memory_back(server):
+    """Together they are larger than the budget."""
+    client = server.client()
+    for number in range(45):
+        client.good("PUT", f"/v1/topics/t/jobs/{number}?delay=1h&wait=1ms", b"b" * BODY_BYTES)
+    frees_everything(server)
+
+
+def test_a_job_that_mykit_has_no_memory_for_goes_back(server):
+    """The answer has more than 1 MiB, so it may not use the last quarter of the budget."""
+    client, mykit = server.client(), Client(server.addresses["mykit"][1])
+    client.good("PUT", "/v1/topics/held/jobs/1", b'"' * BODY_BYTES)
+    with contextlib.ExitStack() as stack:
+        pour([stack.enter_context(dial(server, "http")) for _ in range(CLIENTS)], BUFFERS["http", "body"])
+        eventually(lambda: client.call("GET", "/v1/topics/held/jobs/1").status == 503)
+        answer = mykit.call("GET", "/get/topic?topic=held&wait=0s")
+        assert (answer.status, answer.json()["code"]) == (503, "too_much_memory"), answer.body
+        eventually(lambda: counts(client, "held")["ready"] == 1)
+    frees_everything(server)
+    assert mykit.good("GET", "/get/topic?topic=held&wait=0s")["data"]["id"] == "1"
 
 
 def test_a_beanstalk_client_that_never_reads_holds_two_answers(start_server, tmp_path):
