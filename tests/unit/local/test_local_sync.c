@@ -312,7 +312,7 @@ static void on_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
 }
 
 /* A front frees its wait with the reply of the push. */
-CLAIM_BETWEEN(a_wait_whose_push_fails_has_no_reply, open_world, close_world)
+CLAIM_BETWEEN(a_failed_push_ends_its_wait_without_a_reply, open_world, close_world)
 {
     enum { NONE = 1000 };
     struct world *world = *state;
